@@ -1,0 +1,106 @@
+"""What can go wrong, in the words an operator reads at 2 a.m.
+
+Each error says where (host), what was tried, why it failed and what to do next, in at most three lines.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit statuses of every command, for scripts."""
+
+    OK = 0
+    FAILED = 1
+    CHANGES_PENDING = 2
+    NOT_REACHED = 3
+    REGRESSION = 4
+    INTERRUPTED = 130
+
+
+class FleetbenchError(Exception):
+    """A failure that the operator can act on.
+
+    Attributes:
+        what: what was tried and did not work, one sentence without a full stop.
+        host: inventory name of the host, empty when no host is involved.
+        cause: what came back: the decisive line, quoted, never a whole log.
+        next_step: the command or edit that mends it.
+    """
+
+    exit_status: Exit = Exit.FAILED
+
+    def __init__(self, what: str, *, host: str = "", cause: str = "", next_step: str = "") -> None:
+        self.what = what
+        self.host = host
+        self.cause = cause
+        self.next_step = next_step
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        lines = [f"{self.host}: {self.what}" if self.host else self.what]
+        if self.cause:
+            lines.append(f"  cause: {one_line(self.cause)}")
+        if self.next_step:
+            lines.append(f"  next:  {one_line(self.next_step)}")
+        return "\n".join(lines)
+
+
+class InventoryError(FleetbenchError):
+    """The inventory, or a name taken from it, is wrong; nothing was touched."""
+
+
+class UsageError(FleetbenchError):
+    """An argument cannot be used; nothing was touched."""
+
+
+class NotReached(FleetbenchError):
+    """A host did not answer, or refused the connection."""
+
+    exit_status = Exit.NOT_REACHED
+
+
+class HostKeyRefused(NotReached):
+    """The host's key is unknown or has changed."""
+
+
+class ConnectionLost(NotReached):
+    """The connection broke while a command ran; the command may still be running on the host."""
+
+
+class CommandFailed(FleetbenchError):
+    """A command on a host ended with a status that its caller does not accept."""
+
+
+class NotPossible(FleetbenchError):
+    """The wish cannot work on this host, found out before anything was changed."""
+
+
+class NotConverged(FleetbenchError):
+    """After all steps were applied, the plan is still not empty."""
+
+
+class NotReady(FleetbenchError):
+    """A service did not become ready; the cause is the journal's decisive line."""
+
+
+class Unreadable(FleetbenchError):
+    """A text or file holds nothing that can be read as a result."""
+
+
+class Interrupted(FleetbenchError):
+    """The operator pressed Ctrl-C; says what was left running and how to resume."""
+
+    exit_status = Exit.INTERRUPTED
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    """Given any text from a host, return it as one printable line of at most `limit` characters.
+
+    Control characters (terminal escapes, carriage returns) are shown as spaces: a host's text is never
+    allowed to move the operator's cursor or forge a line of ours.
+    """
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    squeezed = " ".join(printable.split())
+    return squeezed if len(squeezed) <= limit else squeezed[: limit - 1] + "…"
