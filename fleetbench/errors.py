@@ -6,6 +6,7 @@ Each error says where (host), what was tried, why it failed and what to do next,
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 
 class Exit(IntEnum):
@@ -82,7 +83,12 @@ class NotConverged(FleetbenchError):
 
 
 class NotReady(FleetbenchError):
-    """A service did not become ready; the cause is the journal's decisive line."""
+    """A service did not become ready; the cause is the journal's decisive line.
+
+    `failure` is a `fleetbench.model.Failure` where the cause was looked for in the journal.
+    """
+
+    failure: Any = None
 
 
 class Unreadable(FleetbenchError):

@@ -96,8 +96,8 @@ class Host:
     prefix: str = "/opt/vllm"
     python: str = "python3.12"
     arch_list: str = ""
-    env: Mapping[str, str] = EMPTY
-    install_env: Mapping[str, str] = EMPTY
+    env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    install_env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     proxy: str = ""
 
     @property
@@ -122,7 +122,7 @@ class Model:
     repo: str
     max_model_len: int | None = None
     serve_args: tuple[str, ...] = ()
-    env: Mapping[str, str] = EMPTY
+    env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     sweep: str = ""
     min_vllm: str = ""
     gated: bool = False

@@ -74,8 +74,8 @@ class Session(Protocol):
         """Return a file's content; CommandFailed when it cannot be read."""
         ...
 
-    def forward(self, port: int) -> AbstractContextManager[int]:
-        """Give a loopback port of the controller that leads to 127.0.0.1:`port` on the host."""
+    def forward(self, port: int, address: str = "127.0.0.1") -> AbstractContextManager[int]:
+        """Give a loopback port of the controller that leads to `address`:`port` as the host sees it."""
         ...
 
     def close(self) -> None:

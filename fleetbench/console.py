@@ -1,0 +1,125 @@
+"""The only door to the terminal: tables, JSON, CSV, progress lines and errors.
+
+Results go to stdout, everything about the work (progress, errors) to stderr, so that
+`fleetbench … --format json | jq` always works. Text that came from a host passes `one_line`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from fleetbench.errors import FleetbenchError, one_line
+
+FORMATS = ("table", "json", "csv")
+
+_lock = threading.Lock()
+_started = time.monotonic()
+_quiet = False
+
+
+def quiet(value: bool = True) -> None:
+    """Turn progress lines off (errors and results stay)."""
+    global _quiet  # noqa: PLW0603  one terminal, one setting
+    _quiet = value
+
+
+def _emit(text: str, stream: IO[str]) -> None:
+    with _lock:
+        stream.write(text if text.endswith("\n") else text + "\n")
+        stream.flush()
+
+
+def write(text: str) -> None:
+    """Write a result text to stdout."""
+    _emit(text, sys.stdout)
+
+
+def progress(text: str, *, host: str = "") -> None:
+    """Write one line about the work to stderr: seconds since the start, host, what happens."""
+    if _quiet:
+        return
+    where = f"{host}: " if host else ""
+    _emit(f"{time.monotonic() - _started:7.1f}s  {where}{one_line(text, 300)}", sys.stderr)
+
+
+def error(exc: BaseException, *, debug: bool = False) -> None:
+    """Write an error to stderr: at most three lines each, the traceback only on request."""
+    if debug:
+        _emit("".join(traceback.format_exception(exc)), sys.stderr)
+    if isinstance(exc, FleetbenchError):
+        _emit(f"error: {exc}", sys.stderr)
+    else:
+        name = type(exc).__name__
+        _emit(f"error: {name}: {one_line(str(exc))}\n  next:  run again with --debug", sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """Write a value as indented JSON to stdout."""
+    write(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write rows as CSV with one header line to stdout; None becomes an empty cell."""
+    with _lock:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+        sys.stdout.flush()
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
+    """Write rows as a table to stdout; numbers are right-aligned, None is shown as a dash."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [list(row) for row in rows]
+    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for position, column in enumerate(columns):
+        numeric = bool(cells) and all(_is_number(row[position]) for row in cells)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(_shown(cell)) for cell in row))
+    # A pipe has no width: give it room enough that no cell is folded, for grep's sake.
+    width = None if sys.stdout.isatty() else 400
+    with _lock:
+        Console(file=sys.stdout, width=width, highlight=False).print(table)
+
+
+def print_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, form: str = "table", title: str = ""
+) -> None:
+    """Write rows in the format that `--format` asked for: table, json (a list of objects) or csv."""
+    if form == "json":
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif form == "csv":
+        print_csv(columns, rows)
+    else:
+        print_table(columns, rows, title=title)
+
+
+def confirm(question: str) -> bool:
+    """Ask a yes/no question on the terminal; without a terminal the answer is no."""
+    if not sys.stdin.isatty():
+        return False
+    _emit(f"{question} [y/N] ", sys.stderr)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _is_number(cell: object) -> bool:
+    return cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool))
+
+
+def _shown(cell: object) -> str:
+    if cell is None:
+        return "–"
+    if isinstance(cell, float):
+        return f"{cell:,.2f}"
+    return "\n".join(one_line(line, 2000) for line in str(cell).splitlines()) or ""

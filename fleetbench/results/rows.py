@@ -1,0 +1,187 @@
+"""What the store hands out: one frozen value for each row. Nothing here knows a database.
+
+Times are UTC in ISO 8601 with seconds (`2026-11-30T14:12:33Z`), so that they sort as text and read the same
+in SQLite, PostgreSQL and CSV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from fleetbench.model import Config, Failure, GpuSet, TrialState, Workload
+from fleetbench.results.values import BenchResult
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+NOTHING: Mapping[str, Json] = MappingProxyType({})
+
+
+class RunKind(StrEnum):
+    """Which command made a run."""
+
+    BENCH = "bench"
+    SWEEP = "sweep"
+
+
+class RunState(StrEnum):
+    """Where a run stands. The first two are unfinished: a controller may find and resume them."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    DONE = "done"
+    FAILED = "failed"
+
+
+UNFINISHED = (RunState.RUNNING, RunState.INTERRUPTED)
+
+
+class MeasurementKind(StrEnum):
+    """A warm-up is kept and shown, but never counts."""
+
+    WARMUP = "warmup"
+    MEASURE = "measure"
+
+
+class MeasurementState(StrEnum):
+    """`running` also means: started by a controller that is gone; its unit name tells where to look."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Verdict(StrEnum):
+    """What a measurement is worth. Rankings, charts and findings use `valid` ones only."""
+
+    VALID = "valid"
+    SUSPECT = "suspect"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One `invoke bench` or `invoke sweep`.
+
+    Attributes:
+        hosts: inventory names, in the order given.
+        repo: what was served: Hugging Face name or path.
+        arguments: everything that a resumed controller needs to go on.
+        fingerprint: hash of what was asked for; equal fingerprints mean the same work.
+        controller: `host:pid` of the process that works on it, or worked last.
+        note: why it stands where it stands, one sentence.
+    """
+
+    id: str
+    kind: RunKind
+    state: RunState
+    model: str
+    repo: str = ""
+    sweep: str = ""
+    hosts: tuple[str, ...]
+    arguments: Mapping[str, Json] = NOTHING
+    fingerprint: str = ""
+    controller: str = ""
+    note: str = ""
+    fleetbench_version: str = ""
+    created_at: str
+    updated_at: str
+    ended_at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    """A configuration on a GPU set of a host, what was served for it and what became of it.
+
+    Attributes:
+        unit_text, spec_hash: the unit as it was installed on the host.
+        vllm_version: what the live server reported, not what was asked for.
+        ready_s: seconds from start to ready; None: it never was, or is not yet.
+        effective: values that the server settled on (`max_model_len`, `kv_cache_tokens` …).
+    """
+
+    run_id: str
+    number: int
+    host: str
+    gpus: GpuSet
+    port: int
+    config: Config
+    workloads: tuple[Workload, ...]
+    repeats: int
+    state: TrialState
+    failure: Failure | None = None
+    unit_name: str = ""
+    unit_text: str = ""
+    spec_hash: str = ""
+    vllm_version: str = ""
+    ready_s: float | None = None
+    effective: Mapping[str, Json] = NOTHING
+    started_at: str = ""
+    ended_at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementRow:
+    """One execution of the bench client.
+
+    Attributes:
+        workload_index: position in the trial's workloads, from 0. repeat: from 1.
+        unit_name: transient unit on the client host that runs it.
+        client: inventory name of the host that the client runs on.
+        attempt: how often it was started; more than 1 means that an earlier one left no result.
+        directory: where its raw files are, relative to the run's directory.
+        exit_status: of the client; None when unknown. 0 proves nothing, see the verdict.
+        result: None until it is finished.
+    """
+
+    run_id: str
+    trial: int
+    workload_index: int
+    repeat: int
+    kind: MeasurementKind
+    seed: int
+    unit_name: str
+    client: str
+    state: MeasurementState
+    attempt: int = 1
+    started_at: str = ""
+    ended_at: str = ""
+    exit_status: int | None = None
+    directory: str = ""
+    verdict: Verdict | None = None
+    reasons: tuple[str, ...] = ()
+    result: BenchResult | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do for it."""
+        return self.state is MeasurementState.FINISHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoanRow:
+    """A persistent unit whose GPUs were borrowed, and in which state it was found.
+
+    Attributes:
+        active_state, enabled_state: as `systemctl show` gave them (`ActiveState`, `UnitFileState`).
+        spec_hash: of the unit's text when it was taken.
+        returned_at: empty while the loan is open. proof: what showed that it serves again.
+    """
+
+    run_id: str
+    host: str
+    unit: str
+    active_state: str
+    enabled_state: str = ""
+    spec_hash: str = ""
+    taken_at: str = ""
+    returned_at: str = ""
+    proof: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A verdict and every reason for it; a valid one may still carry notes."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""The life of one server: stop, drain, start, ready or cause."""

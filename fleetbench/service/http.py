@@ -1,0 +1,78 @@
+"""What a server says about itself over HTTP: model, version, and one real completion.
+
+Requests go through the SSH connection (a loopback port of the controller), with time limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+
+from fleetbench.errors import FleetbenchError, one_line
+
+_LIMIT = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What answered: model ids, their length limit, vLLM's version, and the text of one completion."""
+
+    models: tuple[str, ...]
+    max_model_len: int | None
+    version: str
+    completion: str
+
+
+class Unanswered(FleetbenchError):
+    """The server's port is open, but a request was not answered as it should be."""
+
+
+def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
+    """Ask a server on a loopback port who it is, and for one completion of `model`.
+
+    Raises `Unanswered` with the status or the error. A server may be healthy and still die on its first
+    request, so the completion belongs to readiness.
+    """
+    listing = _json("GET", port, "/v1/models", timeout_s=15)
+    entries = listing.get("data") if isinstance(listing, dict) else None
+    models = [entry for entry in entries or [] if isinstance(entry, dict)]
+    names = tuple(str(entry.get("id", "")) for entry in models)
+    if model not in names:
+        raise Unanswered(
+            f"port {port} serves another model",
+            cause=f"asked for {model}, /v1/models names {', '.join(names)}",
+        )
+    limits = [entry.get("max_model_len") for entry in models if entry.get("id") == model]
+    version = _json("GET", port, "/version", timeout_s=15)
+    body = {"model": model, "prompt": "The", "max_tokens": 4, "temperature": 0}
+    answer = _json("POST", port, "/v1/completions", timeout_s=timeout_s, body=body)
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    if not isinstance(choices, list) or not choices or "text" not in choices[0]:
+        raise Unanswered("the first completion has no text", cause=one_line(str(answer)))
+    return Served(
+        models=names,
+        max_model_len=limits[0] if limits and isinstance(limits[0], int) else None,
+        version=str(version.get("version", "")) if isinstance(version, dict) else "",
+        completion=str(choices[0]["text"]),
+    )
+
+
+def _json(method: str, port: int, path: str, *, timeout_s: float, body: object = None) -> Any:
+    url = f"http://127.0.0.1:{port}{path}"
+    session = requests.Session()
+    session.trust_env = False  # a proxy of the controller has no business with a forwarded port
+    try:
+        with session.request(method, url, json=body, timeout=(10, timeout_s), stream=True) as response:
+            content = response.raw.read(_LIMIT, decode_content=True)
+            if response.status_code != 200:
+                raise Unanswered(
+                    f"{path} answered {response.status_code}", cause=content.decode("utf-8", "replace")
+                )
+            response._content = content
+            return response.json()
+    except (requests.RequestException, ValueError) as exc:
+        raise Unanswered(f"{path} was not answered", cause=str(exc)) from exc
+    finally:
+        session.close()

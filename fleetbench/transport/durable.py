@@ -1,0 +1,109 @@
+"""A session that outlives its connection: opened when needed, opened again when it broke.
+
+What runs on the host as a transient unit does not care about our connection; this is the other half: the
+controller keeps asking until the host answers again, and gives up after `patience_s`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from fleetbench.errors import HostKeyRefused, NotReached
+from fleetbench.model import Host
+from fleetbench.transport.base import CommandResult, Session
+
+Opener = Callable[[], Session]
+T = TypeVar("T")
+
+
+class DurableSession:
+    """Same contract as the session that `opener` gives; `run` is never repeated, the rest may be.
+
+    A command that changes something is not repeated blindly: `run` raises `ConnectionLost` and the caller
+    decides. `read`, `put` and `get` change nothing when they run twice, so they wait for the host instead.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        opener: Opener,
+        *,
+        patience_s: float = 300,
+        said: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.host = host
+        self._opener = opener
+        self._patience_s = patience_s
+        self._said = said
+        self._inner: Session | None = None
+        self._closed_round_trips = 0
+
+    @property
+    def round_trips(self) -> int:
+        """Commands sent so far, over all connections."""
+        return self._closed_round_trips + (self._inner.round_trips if self._inner else 0)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float | None = None, as_user: str = "") -> CommandResult:
+        """Run once; ConnectionLost when the connection breaks."""
+        with self._connected() as session:
+            return session.run(argv, timeout_s=timeout_s, as_user=as_user)
+
+    def read(self, argv: Sequence[str], *, timeout_s: float | None = None) -> CommandResult:
+        """Run a command that changes nothing; wait and repeat while the host cannot be reached."""
+        return self._patiently(lambda session: session.run(argv, timeout_s=timeout_s))
+
+    def put(self, content: bytes, path: str, *, mode: int = 0o644, owner: str = "root:root") -> None:
+        """Write a whole file atomically."""
+        self._patiently(lambda session: session.put(content, path, mode=mode, owner=owner))
+
+    def get(self, path: str) -> bytes:
+        """Return a file's content."""
+        return self._patiently(lambda session: session.get(path))
+
+    @contextlib.contextmanager
+    def forward(self, port: int, address: str = "127.0.0.1") -> Iterator[int]:
+        """Give a loopback port of the controller that leads to the host's."""
+        with self._connected() as session, session.forward(port, address) as local:
+            yield local
+
+    def close(self) -> None:
+        """Close the connection, if one is open."""
+        if self._inner is not None:
+            self._closed_round_trips += self._inner.round_trips
+            self._inner.close()
+            self._inner = None
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Session]:
+        if self._inner is None:
+            self._inner = self._opener()
+        try:
+            yield self._inner
+        except NotReached:
+            self.close()
+            raise
+
+    def _patiently(self, call: Callable[[Session], T]) -> T:
+        give_up = time.monotonic() + self._patience_s
+        delay, quiet = 0.5, True
+        while True:
+            try:
+                with self._connected() as session:
+                    answer = call(session)
+            except HostKeyRefused:
+                raise  # waiting does not make a wrong key right
+            except NotReached as exc:
+                if time.monotonic() > give_up:
+                    raise
+                if quiet:
+                    self._said(f"not reachable ({exc.cause or exc.what}); asking again")
+                    quiet = False
+                time.sleep(delay)
+                delay = min(delay * 1.6, 5.0)
+            else:
+                if not quiet:
+                    self._said("reachable again")
+                return answer

@@ -1,0 +1,273 @@
+"""SSH through Fabric: the only module that imports fabric and paramiko, so that it can be replaced.
+
+Choices that look odd and are measured: output is read in 64 KiB chunks (Fabric's own 1,000 characters make
+capture quadratic), stdin is never used (about 90 bytes a second), and `channel_timeout` is set because
+nothing else ends a call to a frozen sshd.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import logging
+import os
+import random
+import shlex
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import paramiko
+from fabric import Config, Connection
+from fabric.runners import Remote
+from invoke.exceptions import CommandTimedOut
+
+from fleetbench.errors import CommandFailed, ConnectionLost, HostKeyRefused, NotReached
+from fleetbench.model import Host
+from fleetbench.transport.base import CommandResult, Timeouts, bash, check, quote
+from fleetbench.transport.install import INSTALL_FILE, become
+from fleetbench.transport.ssh_options import SshOptions, resolve
+
+# sshd drops handshakes beyond MaxStartups (10:30:100 by default), a bastion sees them all.
+_handshakes = threading.BoundedSemaphore(8)
+_LOST = (EOFError, OSError, paramiko.SSHException, CommandTimedOut)
+
+# paramiko prints its own tracebacks from its threads; ours is the only voice on the terminal.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+
+
+class _ChunkedRemote(Remote):  # type: ignore[misc]  # fabric has no type information
+    read_chunk_size = 64 * 1024
+
+
+class _Refuse(paramiko.MissingHostKeyPolicy):
+    """Refuses an unknown key and remembers it, so that the message can show its fingerprint."""
+
+    def __init__(self) -> None:
+        self.key: paramiko.PKey | None = None
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        self.key = key
+        raise paramiko.SSHException(f"host key of {hostname} is not known")
+
+
+class SshSession:
+    """One Fabric connection to one host."""
+
+    def __init__(self, host: Host, timeouts: Timeouts | None = None) -> None:
+        """Connect. NotReached (or HostKeyRefused) when that does not work."""
+        self.host = host
+        self.round_trips = 0
+        self._timeouts = timeouts or Timeouts()
+        self._options = resolve(host)
+        self._refuse = _Refuse()
+        self._connection = self._open()
+
+    def run(self, argv: Sequence[str], *, timeout_s: float | None = None, as_user: str = "") -> CommandResult:
+        """Run a command; any exit status is fine."""
+        self.round_trips += 1
+        line = quote(become(argv, login_is_root=self._options.user == "root", as_user=as_user))
+        limit = timeout_s or self._timeouts.command_s
+        started = time.monotonic()
+        try:
+            done = self._connection.run(line, timeout=limit)
+        except CommandTimedOut as exc:
+            raise ConnectionLost(f"no answer to {argv[0]} within {limit:g} s", host=self.host.name) from exc
+        except _LOST as exc:
+            raise ConnectionLost(
+                f"the connection broke while {argv[0]} ran", host=self.host.name, cause=_reason(exc)
+            ) from exc
+        if done.exited == -1:  # sshd closed the channel without a status: lost, not failed
+            raise ConnectionLost(f"the connection broke while {argv[0]} ran", host=self.host.name)
+        result = CommandResult(
+            command=quote(argv),
+            exit_status=done.exited,
+            stdout=done.stdout,
+            stderr=done.stderr,
+            seconds=time.monotonic() - started,
+        )
+        if result.exit_status == 1 and result.stderr.startswith("sudo: "):
+            raise CommandFailed(
+                f"user {self._options.user} may not become root without a password",
+                host=self.host.name,
+                cause=result.last_line,
+                next_step=f"as root there: echo '{self._options.user} ALL=(ALL) NOPASSWD: ALL'"
+                " > /etc/sudoers.d/fleetbench",
+            )
+        return result
+
+    def put(self, content: bytes, path: str, *, mode: int = 0o644, owner: str = "root:root") -> None:
+        """Write a whole file atomically; by SFTP, because arguments show in every process list."""
+        temporary = f"/tmp/.fleetbench-{os.urandom(12).hex()}"  # noqa: S108  0600, unguessable, mode "x"
+        self.round_trips += 1
+        try:
+            sftp = self._connection.sftp()
+            sftp.get_channel().settimeout(max(30.0, len(content) / 100_000))
+            with sftp.open(temporary, "wx") as file:
+                file.chmod(0o600)
+                file.set_pipelined(True)
+                file.write(content)
+        except _LOST as exc:
+            raise ConnectionLost(f"cannot send {path}", host=self.host.name, cause=_reason(exc)) from exc
+        script = INSTALL_FILE + '\nrm -f -- "$source"\n'
+        try:
+            check(self, bash(script, temporary, path, f"{mode:o}", owner), what=f"cannot write {path}")
+        except CommandFailed:
+            self.run(("rm", "-f", "--", temporary))
+            raise
+
+    def get(self, path: str) -> bytes:
+        """Return a file's content, also of files that only root may read."""
+        done = check(self, ("base64", "-w0", "--", path), timeout_s=600, what=f"cannot read {path}")
+        return base64.b64decode(done.stdout)
+
+    @contextlib.contextmanager
+    def forward(self, port: int, address: str = "127.0.0.1") -> Iterator[int]:
+        """Give a loopback port of the controller that leads to `address`:`port` as the host sees it."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            local = probe.getsockname()[1]
+        try:
+            with self._connection.forward_local(local, remote_port=port, remote_host=address):
+                yield local
+        except _LOST as exc:
+            raise ConnectionLost(
+                f"cannot reach port {port}", host=self.host.name, cause=_reason(exc)
+            ) from exc
+
+    def close(self) -> None:
+        """Close the connection; a broken one is closed without a word."""
+        with contextlib.suppress(*_LOST):
+            self._connection.close()
+
+    def _open(self) -> Any:
+        delay = 0.5
+        for attempt in range(3):
+            try:
+                with _handshakes:
+                    return self._connect()
+            except paramiko.BadHostKeyException as exc:
+                raise self._changed_key(exc) from exc
+            except (paramiko.AuthenticationException, paramiko.PasswordRequiredException) as exc:
+                raise NotReached(
+                    f"{self._options.user}@{self._options.hostname} refused the login",
+                    host=self.host.name,
+                    cause=_reason(exc),
+                    next_step=f"ssh {self._options.user}@{self._options.hostname} true",
+                ) from exc
+            except (EOFError, paramiko.SSHException, OSError) as exc:
+                if self._refuse.key is not None:
+                    raise self._unknown_key(self._refuse.key) from exc
+                # A banner that does not come is usually MaxStartups: worth another try, with jitter.
+                if attempt == 2 or not isinstance(exc, paramiko.SSHException | EOFError):
+                    raise NotReached(
+                        f"cannot connect to {self._options.hostname} port {self._options.port}",
+                        host=self.host.name,
+                        cause=_reason(exc),
+                        next_step=f"ssh {self._ssh_arguments()} true",
+                    ) from exc
+            time.sleep(delay * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+            delay *= 2
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _connect(self) -> Any:
+        options, timeouts = self._options, self._timeouts
+        config = Config(
+            overrides={
+                "runners": {"remote": _ChunkedRemote},
+                "run": {"in_stream": False, "hide": True, "warn": True, "encoding": "utf-8"},
+            },
+            ssh_config=paramiko.SSHConfig(),  # empty: `ssh -G` has resolved everything already
+        )
+        connection = Connection(
+            options.hostname,
+            user=options.user,
+            port=options.port,
+            config=config,
+            gateway=_proxy_command(options, self.host) or None,
+            connect_timeout=int(timeouts.connect_s),
+            connect_kwargs={
+                "key_filename": list(options.identity_files),
+                "look_for_keys": False,
+                "allow_agent": not options.identities_only,
+                "banner_timeout": timeouts.connect_s,
+                "auth_timeout": 2 * timeouts.connect_s,
+                "channel_timeout": timeouts.channel_s,
+            },
+        )
+        for path in options.known_hosts_files:
+            connection.client.load_host_keys(path)
+        connection.client.set_missing_host_key_policy(self._refuse)
+        connection.open()
+        connection.transport.set_keepalive(timeouts.keepalive_s)
+        return connection
+
+    def _unknown_key(self, key: paramiko.PKey) -> HostKeyRefused:
+        files = self._options.known_hosts_files or ("~/.ssh/known_hosts",)
+        name, port = self._options.hostname, self._options.port
+        return HostKeyRefused(
+            f"the host key of {name} is not known: {key.get_name()} {fingerprint(key)}",
+            host=self.host.name,
+            cause="strict host key checking; compare the fingerprint with the host's own",
+            next_step=f"ssh-keyscan -H -p {port} {name} >> {files[0]}",
+        )
+
+    def _changed_key(self, exc: paramiko.BadHostKeyException) -> HostKeyRefused:
+        files = self._options.known_hosts_files or ("~/.ssh/known_hosts",)
+        name, port = self._options.hostname, self._options.port
+        entry = name if port == 22 else f"[{name}]:{port}"
+        return HostKeyRefused(
+            f"THE HOST KEY OF {name} HAS CHANGED: {fingerprint(exc.key)}",
+            host=self.host.name,
+            cause=f"known is {fingerprint(exc.expected_key)}: a reinstalled host, or somebody in between",
+            next_step=f"if it was reinstalled: ssh-keygen -R '{entry}' -f {files[0]}"
+            f" && ssh-keyscan -H -p {port} {name} >> {files[0]}",
+        )
+
+    def _ssh_arguments(self) -> str:
+        config = f"-F {shlex.quote(self.host.ssh_config)} " if self.host.ssh_config else ""
+        return f"{config}{self.host.name}"
+
+
+def fingerprint(key: paramiko.PKey) -> str:
+    """Given a public key, return its fingerprint as OpenSSH prints it: `SHA256:…`."""
+    digest = hashlib.sha256(key.asbytes()).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def _proxy_command(options: SshOptions, host: Host) -> str:
+    """The command whose stdin and stdout lead to the host, or empty for a direct connection.
+
+    A jump is left to the ssh binary: it checks the jump host's key with the operator's own configuration
+    and knows chains, other users and ports.
+    """
+    if options.proxy_command:
+        return options.proxy_command
+    if not options.proxy_jump:
+        return ""
+    config = f"-F {shlex.quote(host.ssh_config)} " if host.ssh_config else ""
+    *before, last = options.proxy_jump.split(",")
+    via = f"-J {shlex.quote(','.join(before))} " if before else ""
+    target = f"[{options.hostname}]:{options.port}"
+    return (
+        f"ssh {config}{via}-o BatchMode=yes -o StrictHostKeyChecking=yes -W {shlex.quote(target)} "
+        f"{shlex.quote(_as_destination(last))}"
+    )
+
+
+def _as_destination(jump: str) -> str:
+    """`user@host:port` of a ProxyJump becomes the URI that ssh takes as a destination."""
+    if jump.startswith("ssh://") or ":" not in jump.rpartition("@")[2]:
+        return jump
+    return f"ssh://{jump}"
+
+
+def _reason(exc: BaseException) -> str:
+    """One line that says why, for exceptions whose own text is empty or hides the cause."""
+    inner = getattr(exc, "errors", None)  # NoValidConnectionsError keeps one error per address
+    if isinstance(inner, dict) and inner:
+        return str(next(iter(inner.values())))
+    return str(exc) or type(exc).__name__
