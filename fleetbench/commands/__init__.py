@@ -1,1 +1,1 @@
-"""Commands of the offline command line, one module a topic; `fleetbench/cli.py` loads them lazily."""
+"""Commands of the offline command line, one module a topic; `fleetbench/cli.py` has the table."""

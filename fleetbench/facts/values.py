@@ -99,7 +99,10 @@ class Topology:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """State of one systemd unit, from `systemctl show`; `spec` is our hash inside the *file*,
-    `running_spec` the one in the environment of the running process."""
+    `running_spec` the one in the environment of the running process (empty: not running, or not ours).
+
+    `name` is the full name (`vllm-8001.service`); `drop_ins` are files of `systemctl edit` that change it.
+    """
 
     name: str
     load: str = "not-found"
@@ -118,6 +121,7 @@ class Unit:
     gpus: str = ""
     port: int | None = None
     description: str = ""
+    drop_ins: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -167,7 +171,9 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A managed file. `sha256` is empty for a directory; `target` is set for a symbolic link.
+    """A managed file; `kind` is `file`, `directory`, `link` or `other`; `owner` is `user:group`.
+
+    `sha256` is empty for a directory; `target` is set for a symbolic link.
 
     `text` is the content of small text files that we manage, for diffs; never of secrets.
     """
@@ -193,13 +199,26 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """Everything one probe says about one host."""
+    """Everything one probe says about one host.
+
+    Attributes:
+        tools: absolute path by program name, of the programs that are there; `tool_versions` of some (uv).
+        packages: version by name, of the asked distribution packages that are installed.
+        files: by path, of the asked paths that exist.
+        selinux: `Enforcing`, `Permissive`, `Disabled`; firewalld: `running`, `not running`; empty: unknown.
+        firewall_ports: open ports of the default zone, `8001/tcp` or `8001-8010/tcp`.
+        time_sync: `yes`, `no`, or empty when nothing on the host can tell.
+        time_offset_ms: how far chrony thinks the clock is off; None: unknown.
+        clock_utc: the host's clock when the probe ran, seconds since the epoch.
+        missing: reason by section, of every section that failed, also those behind plain fields.
+    """
 
     host: str = ""
     root: bool = False
     os: Os | Missing = Missing("not probed")
     pythons: tuple[Python, ...] | Missing = Missing("not probed")
     tools: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    tool_versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     accounts: Mapping[str, Account] = field(default_factory=lambda: MappingProxyType({}))
     gpus: tuple[Gpu, ...] | Missing = Missing("not probed")
@@ -213,10 +232,12 @@ class HostFacts:
     firewalld: str = ""
     firewall_ports: tuple[str, ...] = ()
     time_sync: str = ""
+    time_offset_ms: float | None = None
     clock_utc: float = 0.0
     memory_mib: int = 0
     cpus: int = 0
     numa_nodes: int = 0
+    missing: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def with_file(self, file: File) -> HostFacts:
         """Return the facts as they will be once `file` is there."""

@@ -63,7 +63,7 @@ def _fold_family(family: Sequence[list[str]]) -> Sequence[str]:
     """Fold names that differ in their numbers only, over the number that leaves the fewest terms."""
     places = range(len(family[0]) - 2, 0, -2)
     foldings = [_fold_at(family, place) for place in places]
-    return min(foldings, key=lambda terms: len(terms)) if foldings else ["".join(family[0])]
+    return min(foldings, key=len) if foldings else ["".join(family[0])]
 
 
 def _fold_at(family: Sequence[list[str]], place: int) -> Sequence[str]:

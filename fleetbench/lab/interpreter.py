@@ -26,9 +26,12 @@ OLD = ("3.9",)  # what Rocky Linux 9 calls python3
 QUESTION = """
 import bz2, ctypes, json, lzma, sqlite3, ssl, sys, sysconfig, zlib
 from pathlib import Path
-import ensurepip
 get, path = sysconfig.get_config_var, sysconfig.get_paths
-wheels = getattr(ensurepip, "_WHEEL_PKG_DIR", None) or str(Path(ensurepip.__file__).parent / "_bundled")
+try:
+    import ensurepip
+    wheels = getattr(ensurepip, "_WHEEL_PKG_DIR", None) or str(Path(ensurepip.__file__).parent / "_bundled")
+except ImportError:  # Debian has it in a package of its own
+    wheels = ""
 print(json.dumps({
     "version": "%d.%d.%d" % sys.version_info[:3],
     "final": sys.version_info.releaselevel == "final",
@@ -38,7 +41,7 @@ print(json.dumps({
     "include": path(vars={"base": sys.base_prefix, "installed_base": sys.base_prefix})["include"],
     "multiarch": get("MULTIARCH") or "",
     "wheels": wheels,
-    "has_wheels": any(Path(wheels).glob("pip-*.whl")),
+    "has_wheels": wheels != "" and any(Path(wheels).glob("pip-*.whl")),
     "conda": (Path(sys.base_prefix) / "conda-meta").is_dir(),
 }))
 """

@@ -112,7 +112,7 @@ def writing(engine: Engine, what: str) -> Iterator[Connection]:
 def _explained(engine: Engine, what: str) -> Iterator[None]:
     try:
         yield
-    except (SQLAlchemyError, OverflowError) as error:
+    except (SQLAlchemyError, OverflowError, UnicodeError) as error:
         cause = str(error.orig) if isinstance(error, DBAPIError) else str(error)
         raise FleetbenchError(
             f"cannot {what} in {describe(engine.url)}", cause=cause, next_step=_next_step(engine, cause)

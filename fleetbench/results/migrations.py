@@ -43,7 +43,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         (
             """
             CREATE TABLE runs (
-              id TEXT PRIMARY KEY,
+              id TEXT PRIMARY KEY NOT NULL,
               kind TEXT NOT NULL,
               state TEXT NOT NULL,
               model TEXT NOT NULL,

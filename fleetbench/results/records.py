@@ -27,7 +27,7 @@ from fleetbench.results.rows import (
 from fleetbench.results.schema import LATENCY_COLUMNS, REAL_COLUMNS, TEXT_COLUMNS, WHOLE_COLUMNS
 from fleetbench.results.values import BenchResult
 
-Record = Mapping[str, Any]  # one row of a database, as SQLAlchemy's `row._mapping`
+Record = Mapping[Any, Any]  # one row of a database by column name
 LARGEST_INTEGER = 2**63 - 1
 ALL_AT_ONCE = "inf"  # vLLM's word for a request rate without limit
 

@@ -79,7 +79,7 @@ class RunRow:
     repo: str = ""
     sweep: str = ""
     hosts: tuple[str, ...]
-    arguments: Mapping[str, Json] = NOTHING
+    arguments: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
     fingerprint: str = ""
     controller: str = ""
     note: str = ""
@@ -115,7 +115,7 @@ class TrialRow:
     spec_hash: str = ""
     vllm_version: str = ""
     ready_s: float | None = None
-    effective: Mapping[str, Json] = NOTHING
+    effective: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
     started_at: str = ""
     ended_at: str = ""
 

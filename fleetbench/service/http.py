@@ -30,7 +30,8 @@ class Unanswered(FleetbenchError):
 
 
 def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
-    """Ask a server on a loopback port who it is, and for one completion of `model`.
+    """Ask a server on a loopback port who it is, and for one completion of `model` (empty: the first
+    that it names).
 
     Raises `Unanswered` with the status or the error. A server may be healthy and still die on its first
     request, so the completion belongs to readiness.
@@ -39,6 +40,7 @@ def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
     entries = listing.get("data") if isinstance(listing, dict) else None
     models = [entry for entry in entries or [] if isinstance(entry, dict)]
     names = tuple(str(entry.get("id", "")) for entry in models)
+    model = model or (names[0] if names else "")
     if model not in names:
         raise Unanswered(
             f"port {port} serves another model",

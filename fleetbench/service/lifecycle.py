@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from fleetbench.errors import CommandFailed, NotReady, one_line
 from fleetbench.facts.values import HostFacts, Missing
-from fleetbench.failures import classify
-from fleetbench.model import Failure, GpuSet, ServiceSpec
+from fleetbench.model import GpuSet, ServiceSpec
 from fleetbench.service import http, watch
-from fleetbench.transport.base import CommandResult, bash
+from fleetbench.service.diagnose import not_ready
 from fleetbench.transport.durable import DurableSession
 
 Said = Callable[[str], None]
@@ -26,24 +25,26 @@ ReadFacts = Callable[[DurableSession], HostFacts]
 IDLE_MIB = 1024
 _POLL_S = 0.7
 
-_DIAGNOSE = r"""
-export LC_ALL=C.UTF-8
-unit=$1 invocation=$2
-systemctl show "$unit" -p Result -p ExecMainStatus -p ExecMainCode -p NRestarts
-echo
-if [ -n "$invocation" ]; then
-  # systemd's own lines about the unit (203/EXEC, 217/USER, start-limit) carry INVOCATION_ID instead.
-  journalctl "_SYSTEMD_INVOCATION_ID=$invocation" + "INVOCATION_ID=$invocation" -o cat --no-pager |
-    tail -c 4000000
-else
-  journalctl -u "$unit" -b -o cat --no-pager -n 200
-fi
-"""
-_KERNEL = r"""
-journalctl -k -b --no-pager -o cat --since "-30min" 2>/dev/null |
-  grep -iE 'out of memory|oom-kill|oom_reaper|Xid|avc: +denied' | tail -n 40
-exit 0
-"""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What to start and wait for. `model` is the name it must serve; empty: whatever it serves."""
+
+    unit: str
+    port: int
+    address: str = "127.0.0.1"
+    model: str = ""
+
+    @classmethod
+    def of(cls, spec: ServiceSpec) -> Target:
+        """Return the target that a spec describes."""
+        anywhere = spec.bind in ("0.0.0.0", "::", "")  # noqa: S104  compared, not bound
+        return cls(
+            unit=spec.unit,
+            port=spec.port,
+            address="127.0.0.1" if anywhere else spec.bind,
+            model=spec.served_name or spec.model,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +56,18 @@ class Ready:
     invocation: str
 
 
-def start(session: DurableSession, spec: ServiceSpec) -> None:
-    """Start a unit and return once its program runs (Type=exec); NotReady with the cause otherwise.
+def start(session: DurableSession, unit: str) -> str:
+    """Start a unit; return its invocation id once its program runs (Type=exec), else NotReady with the cause.
 
     `reset-failed` first: manual starts count against StartLimit too. Starting twice is the same as once, so
     the command may be repeated after a lost connection.
     """
-    session.read(("systemctl", "reset-failed", spec.unit))
-    started = session.read(("systemctl", "start", spec.unit), timeout_s=120)
+    session.read(("systemctl", "reset-failed", unit))
+    started = session.read(("systemctl", "start", unit), timeout_s=120)
+    invocation = session.read(("systemctl", "show", unit, "-P", "InvocationID")).stdout.strip()
     if not started.ok:
-        shown = session.read(("systemctl", "show", spec.unit, "-P", "InvocationID"))
-        raise not_ready(session, spec.unit, shown.stdout.strip())
+        raise not_ready(session, unit, invocation)
+    return invocation
 
 
 def stop(session: DurableSession, unit: str, *, said: Said = lambda _: None) -> None:
@@ -137,8 +139,9 @@ def holder_of(
 
 def wait_ready(
     session: DurableSession,
-    spec: ServiceSpec,
+    target: Target,
     *,
+    invocation: str = "",
     timeout_s: float,
     said: Said = lambda _: None,
     phase_of: Callable[[str], str] = lambda _: "",
@@ -146,39 +149,38 @@ def wait_ready(
     """Wait until the server answers a completion; NotReady with the cause within seconds of its death.
 
     Ready means: unit active, every listener on the port in the unit's own cgroup, /health 200, /v1/models
-    names the model, one completion answered, and still the same invocation afterwards.
+    names the model, one completion answered, and still the same invocation afterwards. `invocation` is what
+    `start` returned; empty: the one that is found running.
     """
     began = time.monotonic()
-    invocation = ""
-    address = "127.0.0.1" if spec.bind in ("0.0.0.0", "::", "") else spec.bind  # noqa: S104  compared, not bound
     last_said = ""
     while True:
-        now = look(session, spec.unit, spec.port, address=address)
+        now = look(session, target.unit, target.port, address=target.address)
         invocation = invocation or now.invocation
-        if now.dead or now.restarts > 0 or (now.invocation and now.invocation != invocation):
-            raise not_ready(session, spec.unit, invocation)
-        foreign = now.foreign_owner(spec.unit)
+        if now.dead or (now.invocation and now.invocation != invocation):
+            raise not_ready(session, target.unit, invocation)
+        foreign = now.foreign_owner(target.unit)
         if foreign:
             raise NotReady(
-                f"port {spec.port} belongs to somebody else",
+                f"port {target.port} belongs to somebody else",
                 host=session.host.name,
                 cause=foreign,
                 next_step="choose another port, or stop that process",
             )
         if now.health == 200:
-            served = _first_answer(session, spec, address, invocation)
-            after = look(session, spec.unit, spec.port, address=address, lines=0)
+            served = _first_answer(session, target, invocation)
+            after = look(session, target.unit, target.port, address=target.address, lines=0)
             if after.invocation != invocation or after.health != 200:
-                raise not_ready(session, spec.unit, invocation)
+                raise not_ready(session, target.unit, invocation)
             return Ready(seconds=time.monotonic() - began, served=served, invocation=invocation)
         elapsed = time.monotonic() - began
         if elapsed > timeout_s:
-            raise not_ready(session, spec.unit, invocation, timed_out_s=timeout_s)
+            raise not_ready(session, target.unit, invocation, timed_out_s=timeout_s)
         line = next((p for p in map(phase_of, reversed(now.journal)) if p), "") or (
             now.journal[-1] if now.journal else ""
         )
         if line and line != last_said:
-            said(f"{spec.name} {elapsed:.0f} s: {one_line(line, 160)}")
+            said(f"{target.unit} {elapsed:.0f} s: {one_line(line, 160)}")
             last_said = line
         time.sleep(_POLL_S)
 
@@ -191,67 +193,19 @@ def look(
     return watch.parse(session.read(argv, timeout_s=30).stdout, token)
 
 
-def not_ready(session: DurableSession, unit: str, invocation: str, *, timed_out_s: float = 0) -> NotReady:
-    """Make the error for a server that died or hangs, with its decisive journal line."""
-    failure = diagnose(session, unit, invocation, timed_out_s=timed_out_s)
-    error = NotReady(
-        f"{unit} did not become ready: {failure.cause}",
-        host=session.host.name,
-        cause=failure.evidence,
-        next_step=failure.advice or f"journalctl -u {unit} on the host",
-    )
-    error.failure = failure
-    return error
-
-
-def diagnose(session: DurableSession, unit: str, invocation: str, *, timed_out_s: float = 0) -> Failure:
-    """Return why a start failed, from the whole journal of that start and the kernel's."""
-    result = session.read(bash(_DIAGNOSE, unit, invocation), timeout_s=60)
-    shown, _, journal = result.stdout.partition("\n\n")
-    state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
-    kernel = session.read(bash(_KERNEL), timeout_s=30)
-    status = state.get("ExecMainStatus", "")
-    diagnosis = classify(
-        journal,
-        unit_result="" if timed_out_s else state.get("Result", ""),
-        exit_code=int(status) if status.isdigit() and not timed_out_s else None,
-        kernel_log=_if_ok(kernel),
-    )
-    if diagnosis.failure is not None:
-        return diagnosis.failure
-    last = next((line for line in reversed(journal.splitlines()) if line.strip()), "")
-    cause = (
-        f"no answer within {timed_out_s:g} s"
-        if timed_out_s
-        else f"it ended ({state.get('Result', '?')}, {status})"
-    )
-    return Failure(
-        kind="timeout.ready" if timed_out_s else "unknown",
-        cause=f"{cause}; {diagnosis.reason}",
-        evidence=last,
-        advice=f"read the whole log: invoke logs --hosts {session.host.name} --unit {unit}",
-    )
-
-
-def _first_answer(session: DurableSession, spec: ServiceSpec, address: str, invocation: str) -> http.Served:
+def _first_answer(session: DurableSession, target: Target, invocation: str) -> http.Served:
     try:
-        with session.forward(spec.port, address) as local:
-            return http.ask(local, spec.served_name or spec.model)
+        with session.forward(target.port, target.address) as local:
+            return http.ask(local, target.model)
     except http.Unanswered as exc:
         # The engine may die on the first request: give the unit a moment to show it, then name that cause.
         time.sleep(1.5)
-        now = look(session, spec.unit, spec.port, address=address, lines=0)
+        now = look(session, target.unit, target.port, address=target.address, lines=0)
         if now.dead or now.invocation != invocation or now.health != 200:
-            raise not_ready(session, spec.unit, invocation) from exc
+            raise not_ready(session, target.unit, invocation) from exc
         raise NotReady(
-            f"{spec.unit} is up but does not serve: {exc.what}",
+            f"{target.unit} is up but does not serve: {exc.what}",
             host=session.host.name,
             cause=exc.cause,
-            next_step=f"invoke logs --hosts {session.host.name} --unit {spec.unit}",
+            next_step=f"invoke logs --hosts {session.host.name} --unit {target.unit}",
         ) from exc
-
-
-def _if_ok(result: CommandResult) -> str:
-    if not result.ok:
-        raise CommandFailed("cannot read the kernel log", cause=result.last_line)
-    return result.stdout

@@ -70,8 +70,11 @@ class Session(Protocol):
         """Write a whole file atomically; the content never passes through an argument list."""
         ...
 
-    def get(self, path: str) -> bytes:
-        """Return a file's content; CommandFailed when it cannot be read."""
+    def get(self, path: str, *, as_user: str = "") -> bytes:
+        """Return a file's content; CommandFailed when it cannot be read.
+
+        `as_user` reads with that user's rights: for files that a service user may have replaced by a link.
+        """
         ...
 
     def forward(self, port: int, address: str = "127.0.0.1") -> AbstractContextManager[int]:

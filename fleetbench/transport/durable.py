@@ -59,9 +59,9 @@ class DurableSession:
         """Write a whole file atomically."""
         self._patiently(lambda session: session.put(content, path, mode=mode, owner=owner))
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, *, as_user: str = "") -> bytes:
         """Return a file's content."""
-        return self._patiently(lambda session: session.get(path))
+        return self._patiently(lambda session: session.get(path, as_user=as_user))
 
     @contextlib.contextmanager
     def forward(self, port: int, address: str = "127.0.0.1") -> Iterator[int]:

@@ -53,7 +53,7 @@ class FakeSession:
         self.files[path] = content
         self.modes[path] = (mode, owner)
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, *, as_user: str = "") -> bytes:
         """Return a remembered file."""
         self.round_trips += 1
         if path not in self.files:

@@ -62,10 +62,10 @@ class LocalSession:
         finally:
             Path(name).unlink(missing_ok=True)
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, *, as_user: str = "") -> bytes:
         """Return a file's content."""
         self.round_trips += 1
-        command = become(("cat", "--", path), login_is_root=os.geteuid() == 0)
+        command = become(("cat", "--", path), login_is_root=os.geteuid() == 0, as_user=as_user)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode:
             raise CommandFailed(

@@ -26,10 +26,10 @@ from fabric.runners import Remote
 from invoke.exceptions import CommandTimedOut
 
 from fleetbench.errors import CommandFailed, ConnectionLost, HostKeyRefused, NotReached
+from fleetbench.inventory.ssh_options import proxy_arguments, resolve
 from fleetbench.model import Host
 from fleetbench.transport.base import CommandResult, Timeouts, bash, check, quote
 from fleetbench.transport.install import INSTALL_FILE, become
-from fleetbench.transport.ssh_options import SshOptions, resolve
 
 # sshd drops handshakes beyond MaxStartups (10:30:100 by default), a bastion sees them all.
 _handshakes = threading.BoundedSemaphore(8)
@@ -119,9 +119,10 @@ class SshSession:
             self.run(("rm", "-f", "--", temporary))
             raise
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, *, as_user: str = "") -> bytes:
         """Return a file's content, also of files that only root may read."""
-        done = check(self, ("base64", "-w0", "--", path), timeout_s=600, what=f"cannot read {path}")
+        argv = ("base64", "-w0", "--", path)
+        done = check(self, argv, timeout_s=600, as_user=as_user, what=f"cannot read {path}")
         return base64.b64decode(done.stdout)
 
     @contextlib.contextmanager
@@ -187,7 +188,7 @@ class SshSession:
             user=options.user,
             port=options.port,
             config=config,
-            gateway=_proxy_command(options, self.host) or None,
+            gateway=shlex.join(proxy_arguments(options, ssh_config=self.host.ssh_config)) or None,
             connect_timeout=int(timeouts.connect_s),
             connect_kwargs={
                 "key_filename": list(options.identity_files),
@@ -236,33 +237,6 @@ def fingerprint(key: paramiko.PKey) -> str:
     """Given a public key, return its fingerprint as OpenSSH prints it: `SHA256:…`."""
     digest = hashlib.sha256(key.asbytes()).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
-
-
-def _proxy_command(options: SshOptions, host: Host) -> str:
-    """The command whose stdin and stdout lead to the host, or empty for a direct connection.
-
-    A jump is left to the ssh binary: it checks the jump host's key with the operator's own configuration
-    and knows chains, other users and ports.
-    """
-    if options.proxy_command:
-        return options.proxy_command
-    if not options.proxy_jump:
-        return ""
-    config = f"-F {shlex.quote(host.ssh_config)} " if host.ssh_config else ""
-    *before, last = options.proxy_jump.split(",")
-    via = f"-J {shlex.quote(','.join(before))} " if before else ""
-    target = f"[{options.hostname}]:{options.port}"
-    return (
-        f"ssh {config}{via}-o BatchMode=yes -o StrictHostKeyChecking=yes -W {shlex.quote(target)} "
-        f"{shlex.quote(_as_destination(last))}"
-    )
-
-
-def _as_destination(jump: str) -> str:
-    """`user@host:port` of a ProxyJump becomes the URI that ssh takes as a destination."""
-    if jump.startswith("ssh://") or ":" not in jump.rpartition("@")[2]:
-        return jump
-    return f"ssh://{jump}"
 
 
 def _reason(exc: BaseException) -> str:

@@ -1,0 +1,155 @@
+"""The bench client as a transient unit: start it once, watch it, fetch what it left, clean up.
+
+Every question to the host may be asked twice, so a lost connection or a killed controller costs nothing:
+the next controller asks again and finds the unit by its name.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+
+from fleetbench.errors import CommandFailed, one_line
+from fleetbench.transport.base import bash
+from fleetbench.transport.durable import DurableSession
+
+RESULT = "result.json"
+LEFT_BEHIND = ("stdout", "stderr", RESULT, "exit_status")
+_COUNT = re.compile(r"(\d{1,9})/(\d{1,9}) \[")
+
+
+class State(StrEnum):
+    """What the host says about a client; see start.sh."""
+
+    FINISHED = "finished"
+    RUNNING = "running"
+    ENDED = "ended"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One execution of a bench client.
+
+    Attributes:
+        unit: unit name without `.service`.
+        directory: on the client host; everything it leaves is there.
+        limit_s: systemd kills it after that long, whoever watches.
+    """
+
+    unit: str
+    directory: str
+    user: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    credential: str
+    limit_s: float
+
+    @property
+    def output(self) -> str:
+        """The part of the directory that the client itself may write to."""
+        return f"{self.directory}/out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a client left: file contents by name, and its exit status (None: it was killed)."""
+
+    content: Mapping[str, bytes]
+    exit_status: int | None
+    result: str = ""
+
+
+def start(session: DurableSession, client: Client) -> State:
+    """Start the client unless it runs or has run; say which. CommandFailed when it cannot be started."""
+    assignments = [f"{name}={value}" for name, value in client.environment.items()]
+    argv = bash(
+        _script("start.sh"),
+        client.unit,
+        client.directory,
+        client.user,
+        f"{client.limit_s:.0f}",
+        client.credential,
+        str(len(assignments)),
+        *assignments,
+        *client.command,
+    )
+    answer = session.read(argv, timeout_s=60)
+    word = answer.stdout.strip()
+    if not answer.ok or word not in set(State):
+        raise CommandFailed(
+            f"cannot start the bench client {client.unit}",
+            host=session.host.name,
+            cause=answer.last_line or f"status {answer.exit_status}",
+            next_step=f"room and rights below {client.directory}?",
+        )
+    return State(word)
+
+
+def wait(
+    session: DurableSession,
+    client: Client,
+    *,
+    said: Callable[[str], None],
+    alive: Callable[[], None] = lambda: None,
+    poll_s: float = 1.5,
+) -> State:
+    """Wait until the client has finished, was killed or is lost; `said` gets its progress.
+
+    `alive` is called at each look; it may raise to give up early, for instance when the server died.
+    """
+    told = ""
+    while True:
+        answer = session.read(bash(_script("watch.sh"), client.unit, client.directory), timeout_s=30)
+        head, _, tail = answer.stdout.partition("\n\n")
+        shown = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
+        if "exit_status" in shown:
+            return State.FINISHED
+        if shown.get("ActiveState") not in ("active", "activating", "deactivating"):
+            return State.ENDED if shown.get("boot") == "same" else State.LOST
+        counts = _COUNT.findall(tail)
+        line = f"{counts[-1][0]}/{counts[-1][1]} requests" if counts else ""
+        if line and line != told:
+            said(line)
+            told = line
+        alive()
+        time.sleep(poll_s)
+
+
+def fetch(session: DurableSession, client: Client) -> Left:
+    """Return what the client left; files that are not there are simply missing."""
+    content: dict[str, bytes] = {}
+    for name in LEFT_BEHIND:
+        try:
+            content[name] = session.get(f"{client.output}/{name}", as_user=client.user)
+        except CommandFailed:
+            continue  # killed before it wrote it
+    status = content.pop("exit_status", b"").strip()
+    shown = session.read(("systemctl", "show", f"{client.unit}.service", "-P", "Result"))
+    return Left(
+        content=content,
+        exit_status=int(status) if status.isdigit() else None,
+        result=one_line(shown.stdout, 60),
+    )
+
+
+def clear(session: DurableSession, client: Client) -> None:
+    """Remove the unit and its directory: nothing of ours stays on a host."""
+    session.read(("systemctl", "stop", f"{client.unit}.service"), timeout_s=60)
+    session.read(("systemctl", "reset-failed", f"{client.unit}.service"))
+    session.read(("rm", "-rf", "--", client.directory))
+
+
+def remove_if_empty(session: DurableSession, directories: Sequence[str]) -> None:
+    """Remove directories that nothing is left in, innermost first."""
+    session.read(("rmdir", "--ignore-fail-on-non-empty", "--", *directories))
+
+
+@cache
+def _script(name: str) -> str:
+    return (files("fleetbench.bench") / name).read_text(encoding="utf-8")

@@ -1,0 +1,43 @@
+# Start a bench client once. Arguments: unit, directory, user, limit in seconds, credential, number of
+# environment assignments, the assignments, then the command. Prints one word:
+#   finished   it has run and left its exit status
+#   running    it runs (started now or earlier)
+#   ended      its unit was killed before it could leave an exit status
+#   lost       it was started under another boot and never finished
+# Asking twice is the same as asking once: the decision is made here, next to systemd.
+# The directory is root's, its "out" the client's: root never writes where the service user could plant a link.
+set -u
+export LC_ALL=C.UTF-8
+unit=$1 directory=$2 user=$3 limit=$4 credential=$5 count=$6
+shift 6
+assignments=()
+while [ "$count" -gt 0 ]; do assignments+=("--setenv=$1"); shift; count=$((count - 1)); done
+boot=$(cat /proc/sys/kernel/random/boot_id)
+
+if [ -e "$directory/out/exit_status" ]; then echo finished; exit 0; fi
+case $(systemctl show "$unit.service" -p LoadState -p ActiveState | sort | tr '\n' ' ') in
+  "ActiveState=failed "*) echo ended; exit 0 ;;
+  *"LoadState=loaded "*) echo running; exit 0 ;;
+esac
+if [ -e "$directory/boot" ]; then
+  if [ "$(cat "$directory/boot")" = "$boot" ]; then echo ended; else echo lost; fi
+  exit 0
+fi
+install -d -m 0755 -- "$directory" && install -d -m 0755 -o "$user" -- "$directory/out" || exit 73
+printf '%s\n' "$boot" > "$directory/boot.part" && mv -f "$directory/boot.part" "$directory/boot" || exit 73
+properties=()
+if [ -n "$credential" ] && [ -e "$credential" ]; then properties+=("--property=LoadCredential=hf_token:$credential"); fi
+# RemainAfterExit keeps a finished unit loaded: an unloaded one looks like one that never was.
+# Descriptors: with 1,024 of them a client loses most of its requests at high concurrency.
+systemd-run --quiet --unit="$unit" --property=Type=exec --property=RemainAfterExit=yes \
+  --property=RuntimeMaxSec="$limit" --property=TimeoutStopSec=10 --property=KillMode=mixed \
+  --property=LimitNOFILE=1048576 --property=TasksMax=infinity --property=User="$user" \
+  --property=WorkingDirectory="$directory/out" "${properties[@]}" "${assignments[@]}" -- \
+  /bin/bash -c '
+    exec > stdout 2> stderr
+    if [ -n "${CREDENTIALS_DIRECTORY:-}" ]; then export HF_TOKEN_PATH="$CREDENTIALS_DIRECTORY/hf_token"; fi
+    "$@"
+    status=$?
+    printf "%s\n" "$status" > exit_status.part && mv -f exit_status.part exit_status
+    exit "$status"' fleetbench-bench "$@" || exit 74
+echo running

@@ -1,0 +1,151 @@
+"""One persistent service on one host: refuse what cannot work, show the change, make it, prove it serves.
+
+A deploy either ends with a server that answered a completion, or leaves the host as it found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from fleetbench.errors import FleetbenchError
+from fleetbench.facts.values import HostFacts, Unit
+from fleetbench.model import Config, GpuSet, Host, Model, ServiceSpec
+from fleetbench.operations import systemd
+from fleetbench.operations.firewall import port_open
+from fleetbench.preflight import units_of
+from fleetbench.service import lifecycle
+from fleetbench.steps import Operation, Outcome, Step, fold
+
+CREDENTIAL = "/etc/credstore/fleetbench-hf_token"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What an operator asks for."""
+
+    model: Model
+    port: int
+    gpus: GpuSet
+    config: Config
+    bind: str = "0.0.0.0"  # noqa: S104  the source serves the network; firewalld stays closed by default
+    served_name: str = ""
+    open_firewall: bool = False
+    ready_timeout_s: float = 1800
+
+
+def service_spec(
+    host: Host, wish: Wish, facts: HostFacts, *, arch_list: str, persistent: bool = True
+) -> ServiceSpec:
+    """Return the spec of the unit for a wish on a host. Sweep units run from the venv itself, not its link."""
+    config = wish.config
+    if config.max_model_len is None and wish.model.max_model_len is not None:
+        config = replace(config, max_model_len=wish.model.max_model_len)
+    return ServiceSpec(
+        name=f"vllm-{wish.port}" if persistent else f"vllm-sweep-{wish.port}",
+        model=wish.model.repo,
+        port=wish.port,
+        gpus=wish.gpus,
+        config=config,
+        user=host.user,
+        prefix=host.prefix,
+        venv=host.venv_link if persistent else host.venv,
+        device=host.build.device,
+        served_name=wish.served_name,
+        bind=wish.bind,
+        serve_args=wish.model.serve_args,
+        arch_list=host.arch_list or arch_list,
+        env=dict(host.env) | dict(wish.model.env),
+        credential=CREDENTIAL in facts.files and bool(facts.files[CREDENTIAL].sha256),
+        persistent=persistent,
+    )
+
+
+def plan(spec: ServiceSpec, facts: HostFacts, *, open_firewall: bool = False) -> Outcome:
+    """Return the steps that install the unit (and open its port), and the facts after them."""
+    return fold(facts, operations(spec, open_firewall=open_firewall))
+
+
+def operations(spec: ServiceSpec, *, open_firewall: bool = False) -> list[Operation]:
+    """Return the operations that a deployed service stands for."""
+    want = systemd.UnitFile.of(spec)
+    wanted: list[Operation] = [systemd.installed(want), systemd.enabled(want)]
+    if open_firewall:
+        wanted.append(port_open(spec.port))
+    return wanted
+
+
+def must_restart(spec: ServiceSpec, facts: HostFacts) -> str:
+    """Say why the running server is not the wanted one; empty when it is."""
+    unit = units_of(facts).get(spec.unit)
+    if unit is None or not unit.running:
+        return "is not running"
+    if unit.running_spec != systemd.UnitFile.of(spec).spec:
+        return f"runs spec {unit.running_spec or 'unknown'}"
+    return ""
+
+
+def previous(spec: ServiceSpec, facts: HostFacts) -> tuple[str | None, Unit | None]:
+    """Return the text and state of the unit that the deploy replaces; None where there is none."""
+    file = facts.files.get(spec.unit_path)
+    text = file.text if file is not None and file.sha256 else None
+    return text, units_of(facts).get(spec.unit)
+
+
+def bring_up(
+    session: lifecycle.DurableSession,
+    spec: ServiceSpec,
+    *,
+    timeout_s: float,
+    said: Callable[[str], None],
+    phase_of: Callable[[str], str] = lambda _: "",
+) -> lifecycle.Ready:
+    """Restart the unit and wait until it serves."""
+    lifecycle.stop(session, spec.unit, said=said)
+    invocation = lifecycle.start(session, spec.unit)
+    return lifecycle.wait_ready(
+        session,
+        lifecycle.Target.of(spec),
+        invocation=invocation,
+        timeout_s=timeout_s,
+        said=said,
+        phase_of=phase_of,
+    )
+
+
+def undo(
+    session: lifecycle.DurableSession,
+    spec: ServiceSpec,
+    before: tuple[str | None, Unit | None],
+    *,
+    said: Callable[[str], None],
+) -> str:
+    """Put the unit back as it was before a deploy that failed; return what was done, in a few words."""
+    text, unit = before
+    lifecycle.stop(session, spec.unit, said=said)
+    if text is None:
+        session.read(("systemctl", "disable", spec.unit))
+        session.read(("rm", "-f", "--", spec.unit_path))
+        session.read(("systemctl", "daemon-reload"))
+        session.read(("systemctl", "reset-failed", spec.unit))
+        return "the new unit was removed again; its journal is kept"
+    session.put(text.encode(), spec.unit_path)
+    session.read(("systemctl", "daemon-reload"))
+    session.read(("systemctl", "reset-failed", spec.unit))
+    if unit is not None and unit.enabled != "enabled":
+        session.read(("systemctl", "disable", spec.unit))
+    if unit is not None and unit.running:
+        lifecycle.start(session, spec.unit)
+        return "the previous unit was put back and started"
+    return "the previous unit was put back"
+
+
+def failed(exc: FleetbenchError, what_was_undone: str) -> FleetbenchError:
+    """Say in the error what was undone, without hiding the cause."""
+    exc.what = f"{exc.what} ({what_was_undone})"
+    return exc
+
+
+def summary(steps: Sequence[Step]) -> str:
+    """Return the steps as lines `summary (reason)`."""
+    return "\n".join(f"{step.summary} ({step.reason})" for step in steps)

@@ -1,0 +1,74 @@
+"""Which trial runs where: hosts with the same GPUs share the work, different ones each do all of it.
+
+The result of a trial always names host and GPUs, so two hosts of one kind are never mixed unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fleetbench.errors import NotPossible
+from fleetbench.facts.values import HostFacts, Missing
+from fleetbench.model import Config, Device, GpuSet, Host, Model, Sweep, Trial
+from fleetbench.plan.candidates import candidates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A host that takes part, with the GPUs it has (by index)."""
+
+    host: Host
+    gpus: GpuSet
+    kind: str
+
+    @classmethod
+    def of(cls, host: Host, facts: HostFacts) -> Place:
+        """Return the place that a host is. NotPossible when its GPUs cannot be seen."""
+        if isinstance(facts.gpus, Missing):
+            if host.build.device is not Device.CPU:
+                raise NotPossible(
+                    "no GPU can be seen",
+                    host=host.name,
+                    cause=facts.gpus.reason,
+                    next_step="nvidia-smi (or rocm-smi) on the host has to work first",
+                )
+            return cls(host=host, gpus=GpuSet(), kind=f"cpu×{facts.cpus} {host.build.venv_name}")
+        indices = tuple(sorted(gpu.index for gpu in facts.gpus))
+        names = sorted(f"{gpu.name}/{gpu.memory_mib}" for gpu in facts.gpus)
+        return cls(host=host, gpus=GpuSet(indices), kind=f"{names} {host.build.venv_name}")
+
+
+def trials(
+    sweep: Sweep, model: Model, places: Sequence[Place], port_of: Mapping[str, int]
+) -> tuple[Trial, ...]:
+    """Given the places, return the trials in order, numbered from 1.
+
+    `port_of` gives each host's port for sweep units. Trials of one kind of host are dealt out in turn;
+    consecutive trials of a host are in order of size.
+    """
+    found: list[Trial] = []
+    for kind in dict.fromkeys(place.kind for place in places):
+        alike = [place for place in places if place.kind == kind]
+        for turn, config in enumerate(candidates(sweep, model, len(alike[0].gpus.indices))):
+            place = alike[turn % len(alike)]
+            found.append(
+                Trial(
+                    number=len(found) + 1,
+                    host=place.host.name,
+                    gpus=gpu_set(config, place.gpus),
+                    port=port_of[place.host.name],
+                    config=config,
+                    workloads=sweep.workloads,
+                    repeats=sweep.repeats,
+                )
+            )
+    return tuple(found)
+
+
+def gpu_set(config: Config, available: GpuSet) -> GpuSet:
+    """Return the first GPUs that a configuration needs: in PCI bus order neighbours share a switch.
+
+    When there are too few, all are returned: the server then says so itself, and the trial keeps that cause.
+    """
+    return GpuSet(available.indices[: config.gpus])

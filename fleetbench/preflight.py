@@ -1,0 +1,138 @@
+"""What cannot work is refused before anything is changed: pure checks of a spec against the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleetbench.errors import NotPossible, UsageError
+from fleetbench.facts.values import Gpu, HostFacts, Missing, Unit
+from fleetbench.model import Device, GpuSet, Host, ServiceSpec
+
+
+def refuse(host: Host, spec: ServiceSpec, facts: HostFacts, *, ours: Sequence[str] = ()) -> None:
+    """Raise NotPossible or UsageError when the spec cannot work on this host; `ours` are units that will go.
+
+    Checked before anything is changed: venv, service user, GPU indices, GPUs and port taken by others.
+    """
+    _refuse_without_venv(host, spec, facts)
+    _refuse_gpu_count(host, spec, facts)
+    mine = {spec.unit, *ours}
+    _refuse_taken_gpus(host, spec, facts, mine)
+    _refuse_taken_port(host, spec, facts, mine)
+
+
+def _refuse_without_venv(host: Host, spec: ServiceSpec, facts: HostFacts) -> None:
+    again = f"invoke provision --hosts {host.name}"
+    if isinstance(facts.venvs, Missing):
+        raise NotPossible("cannot see the venvs", host=host.name, cause=facts.venvs.reason, next_step=again)
+    venv = facts.venvs.get(host.venv)
+    if venv is None or not venv.complete:
+        state = "is not there" if venv is None else "is half-made"
+        raise NotPossible(f"venv {host.venv} {state}", host=host.name, next_step=again)
+    if spec.persistent:
+        link = facts.files.get(host.venv_link)
+        if link is None or link.target not in (host.venv, f"venvs/{host.build.venv_name}"):
+            raise NotPossible(
+                f"{host.venv_link} does not lead to {host.venv}", host=host.name, next_step=again
+            )
+    if host.user not in facts.accounts:
+        raise NotPossible(f"user {host.user} does not exist", host=host.name, next_step=again)
+
+
+def _refuse_gpu_count(host: Host, spec: ServiceSpec, facts: HostFacts) -> None:
+    config = spec.config
+    needed, given = config.gpus, len(spec.gpus.indices)
+    if host.build.device is Device.CPU and not given:
+        return
+    if isinstance(facts.gpus, Missing):
+        raise NotPossible(
+            "no GPU can be seen",
+            host=host.name,
+            cause=facts.gpus.reason,
+            next_step="nvidia-smi (or rocm-smi) on the host has to work first",
+        )
+    if needed != given:
+        raise UsageError(
+            f"{config.label} needs {needed} GPU{'s' if needed > 1 else ''}, got {given} ({spec.gpus})",
+            host=host.name,
+            next_step="make tp × dp × pp the number of GPUs in --gpus",
+        )
+    there = {gpu.index for gpu in facts.gpus}
+    absent = [index for index in spec.gpus.indices if index not in there]
+    if absent:
+        raise NotPossible(
+            f"GPU {','.join(map(str, absent))} does not exist",
+            host=host.name,
+            cause=f"the host has GPU {_span(facts.gpus)}",
+            next_step="choose from those with --gpus",
+        )
+
+
+def _refuse_taken_gpus(host: Host, spec: ServiceSpec, facts: HostFacts, mine: set[str]) -> None:
+    wanted = set(spec.gpus.indices)
+    for unit in units_of(facts).values():
+        if unit.name in mine or not unit.gpus:
+            continue
+        alive = unit.active in ("active", "activating", "reloading") or unit.enabled == "enabled"
+        shared = wanted & set(GpuSet.parse(unit.gpus).indices) if _is_set(unit.gpus) else set()
+        if alive and shared:
+            raise NotPossible(
+                f"GPU {','.join(map(str, sorted(shared)))} belongs to {unit.name}",
+                host=host.name,
+                cause=f"{unit.name} is {unit.active} and {unit.enabled or 'not enabled'} on GPU {unit.gpus}",
+                next_step=f"other --gpus, or: invoke remove --hosts {host.name} --port {unit.port}",
+            )
+    if isinstance(facts.gpus, Missing):
+        return
+    for gpu in facts.gpus:
+        if gpu.index not in wanted:
+            continue
+        for process in gpu.processes:
+            if process.unit not in mine:
+                raise NotPossible(
+                    f"GPU {gpu.index} is in use",
+                    host=host.name,
+                    cause=f"pid {process.pid} ({process.name}, {process.unit or 'no unit'}) holds"
+                    f" {process.used_mib if process.used_mib is not None else '?'} MiB",
+                    next_step="end that process, or choose other GPUs",
+                )
+
+
+def _refuse_taken_port(host: Host, spec: ServiceSpec, facts: HostFacts, mine: set[str]) -> None:
+    if isinstance(facts.listeners, Missing):
+        raise NotPossible("cannot see which ports are taken", host=host.name, cause=facts.listeners.reason)
+    for listener in facts.listeners:
+        if listener.port == spec.port and listener.unit not in mine:
+            owner = listener.unit or listener.process or "an unknown process"
+            raise NotPossible(
+                f"port {spec.port} is in use",
+                host=host.name,
+                cause=f"{owner} (pid {listener.pid}) listens on {listener.address}:{listener.port}",
+                next_step="choose another --port, or stop that service",
+            )
+    for unit in units_of(facts).values():
+        if unit.port == spec.port and unit.name not in mine and unit.enabled == "enabled":
+            raise NotPossible(
+                f"port {spec.port} belongs to {unit.name}",
+                host=host.name,
+                cause="it is enabled and will take the port at boot",
+                next_step="choose another --port",
+            )
+
+
+def units_of(facts: HostFacts) -> dict[str, Unit]:
+    """Return the units by name; empty when systemd could not be asked."""
+    return {} if isinstance(facts.units, Missing) else dict(facts.units)
+
+
+def _is_set(text: str) -> bool:
+    try:
+        GpuSet.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _span(gpus: Sequence[Gpu]) -> str:
+    indices = sorted(gpu.index for gpu in gpus)
+    return f"{indices[0]}–{indices[-1]}" if len(indices) > 1 else ",".join(map(str, indices)) or "none"

@@ -1,0 +1,154 @@
+"""From the store's rows to the rows of a report. Pure.
+
+One row for each workload of each trial, whatever became of it: a trial that failed, was implied by another
+failure or was never run has a row like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fleetbench.errors import one_line
+from fleetbench.model import Failure, TrialState, Workload
+from fleetbench.report.metrics import METRICS, OUTPUT
+from fleetbench.results.rows import MeasurementKind, MeasurementRow, RunRow, TrialRow, Verdict
+from fleetbench.results.statistics import Spread, spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRow:
+    """What one workload of one trial came to.
+
+    Attributes:
+        name: short and unique among the trials of the report.
+        verdict: of the numbers shown; None when nothing was measured.
+        counted: measurements behind `spreads`: the valid ones, or, when there is none, the suspect ones.
+        spreads: by metric key, over the repeats that count.
+        warmup_output_throughput: tokens/s of the warm-up, shown but never counted.
+        notes: each reason of a verdict and each repeat left out, one sentence each.
+    """
+
+    name: str
+    trial: TrialRow
+    workload_index: int
+    workload: Workload
+    verdict: Verdict | None
+    counted: int
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
+    warmup_output_throughput: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the trial failed; None when it did not."""
+        return self.trial.failure
+
+    @property
+    def valid(self) -> bool:
+        """Whether the row may be ranked and drawn."""
+        return self.verdict is Verdict.VALID
+
+    @property
+    def status(self) -> str:
+        """What became of it, in a few words: `valid 3/3`, `failed: out of memory`, `suspect 3/3` …"""
+        measured = f"{self.verdict.value} {self.counted}/{self.trial.repeats}" if self.verdict else ""
+        if self.verdict is Verdict.INVALID:
+            measured = "invalid"
+        if self.trial.state is TrialState.MEASURED:
+            return measured or "not measured"
+        state = self.trial.state.value
+        if self.failure is not None:
+            state += f": {one_line(self.failure.cause, 80)}"
+        return f"{measured}, then {state}" if measured else state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A run, ready to be printed, written and drawn."""
+
+    run: RunRow
+    rows: tuple[ReportRow, ...]
+    trials: tuple[TrialRow, ...]
+    measurements: tuple[MeasurementRow, ...]
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """The different workloads, in the order in which they first appear."""
+        return tuple(dict.fromkeys(row.workload for row in self.rows))
+
+    def of_workload(self, workload: Workload) -> tuple[ReportRow, ...]:
+        """Return the rows of one workload: only these can be compared with each other."""
+        return tuple(row for row in self.rows if row.workload == workload)
+
+
+def summarise(run: RunRow, trials: Iterable[TrialRow], measurements: Iterable[MeasurementRow]) -> Report:
+    """Given a run and all that belongs to it, return its report."""
+    trials, measurements = tuple(trials), tuple(measurements)
+    names = trial_names(trials)
+    rows = tuple(
+        _row(names[trial.number], trial, index, measurements)
+        for trial in trials
+        for index in range(len(trial.workloads))
+    )
+    return Report(run=run, rows=rows, trials=trials, measurements=measurements)
+
+
+def trial_names(trials: Iterable[TrialRow]) -> dict[int, str]:
+    """Return a name for each trial number: the configuration, with host, GPUs or number where needed."""
+    trials = tuple(trials)
+    hosts = {trial.host for trial in trials}
+    names = {
+        trial.number: f"{trial.host} {trial.config.label}" if len(hosts) > 1 else trial.config.label
+        for trial in trials
+    }
+    for trial in trials:
+        base = names[trial.number]
+        same = [number for number, name in names.items() if name == base]
+        if len(same) > 1:
+            names |= {number: f"#{number} {base}" for number in same}
+    return {number: one_line(name) for number, name in names.items()}
+
+
+def _row(name: str, trial: TrialRow, index: int, measurements: tuple[MeasurementRow, ...]) -> ReportRow:
+    own = [row for row in measurements if (row.trial, row.workload_index) == (trial.number, index)]
+    finished = [row for row in own if row.kind is MeasurementKind.MEASURE and row.finished]
+    warmups = [row for row in own if row.kind is MeasurementKind.WARMUP and row.finished]
+    by_verdict = {verdict: [row for row in finished if row.verdict is verdict] for verdict in Verdict}
+    verdict = next((verdict for verdict in Verdict if by_verdict[verdict]), None)
+    counted = by_verdict[verdict] if verdict in (Verdict.VALID, Verdict.SUSPECT) else []
+    spreads = {}
+    for metric in METRICS:
+        values = (metric.of(row.result) for row in counted)
+        found = spread(value for value in values if value is not None)
+        if found is not None:
+            spreads[metric.key] = found
+    return ReportRow(
+        name=name,
+        trial=trial,
+        workload_index=index,
+        workload=trial.workloads[index],
+        verdict=verdict,
+        counted=len(counted),
+        spreads=spreads,
+        warmup_output_throughput=OUTPUT.of(warmups[-1].result) if warmups else None,
+        notes=_notes(own, counted),
+    )
+
+
+def _notes(own: list[MeasurementRow], counted: list[MeasurementRow]) -> tuple[str, ...]:
+    """Return each different reason once, with the measurements that it is about."""
+    about: dict[str, list[str]] = {}
+    for row in own:
+        which = f"repeat {row.repeat}" if row.kind is MeasurementKind.MEASURE else "warm-up"
+        if not row.finished:
+            about.setdefault("no result yet", []).append(which)
+            continue
+        left_out = row.kind is MeasurementKind.MEASURE and row not in counted
+        # A warm-up is short on purpose: only that it failed is worth a word.
+        if row.kind is MeasurementKind.WARMUP and row.verdict is not Verdict.INVALID:
+            continue
+        for reason in row.reasons:
+            text = f"{reason} ({row.verdict}, left out)" if left_out else reason
+            about.setdefault(one_line(text, 200), []).append(which)
+    return tuple(f"{', '.join(which)}: {reason}" for reason, which in about.items())

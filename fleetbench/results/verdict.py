@@ -1,0 +1,154 @@
+"""What a measurement is worth, decided from its numbers alone.
+
+`vllm bench serve` exits 0 when every request has failed (seen up to vLLM 0.33), so nothing here trusts an
+exit status of 0. What cannot be known is a reason against `valid`, never a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fleetbench.model import Workload
+from fleetbench.results.rows import Judgement, Verdict
+from fleetbench.results.values import BenchResult
+
+Finding = tuple[Verdict, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Where a number becomes a reason.
+
+    Attributes:
+        waves: least number of prompts for each concurrent request; with fewer, filling up and draining
+            dominate (InferenceX measures with 10).
+        p99_samples: least number of requests behind a 99th percentile; with fewer it rests on a handful.
+        output_short, output_long: bounds of generated tokens, as share of what was asked for.
+    """
+
+    waves: int = 10
+    p99_samples: int = 1000
+    output_short: float = 0.99
+    output_long: float = 1.01
+
+
+THRESHOLDS = Thresholds()
+
+# Data sets whose every answer has `output_len` tokens (with --ignore-eos); others bring their own lengths.
+FIXED_OUTPUT = ("random", "custom", "sonnet")
+VARIES_OUTPUT = "--random-range-ratio"
+
+
+def judge(
+    result: BenchResult | None,
+    workload: Workload,
+    *,
+    complete: bool = True,
+    problems: tuple[str, ...] = (),
+    exit_status: int | None = None,
+    thresholds: Thresholds = THRESHOLDS,
+) -> Judgement:
+    """Judge one execution of the bench client.
+
+    Args:
+        result: its numbers; None when no report could be read.
+        workload: what it was asked to send.
+        complete, problems: how well the report could be read (`Block.complete`, `Block.problems`).
+        exit_status: of the client, None when unknown.
+
+    Returns the worst verdict that any finding asks for, and all findings, the worst first.
+    """
+    findings: list[Finding] = []
+    if exit_status not in (None, 0):
+        findings.append((Verdict.INVALID, f"the bench client ended with status {exit_status}"))
+    if result is None:
+        findings.append((Verdict.INVALID, "no report could be read"))
+    else:
+        if not complete:
+            why = problems[0] if problems else "its end is missing"
+            findings.append((Verdict.INVALID, f"the report is incomplete: {why}"))
+        findings += _requests(result, workload)
+        findings += _rates(result)
+        findings += _output(result, workload, thresholds)
+        findings += _samples(result, workload, thresholds)
+    order = (Verdict.INVALID, Verdict.SUSPECT, Verdict.VALID)
+    findings.sort(key=lambda finding: order.index(finding[0]))
+    return Judgement(
+        verdict=findings[0][0] if findings else Verdict.VALID,
+        reasons=tuple(reason for _, reason in findings),
+    )
+
+
+def failed_requests(result: BenchResult, num_prompts: int) -> int | None:
+    """Return how many requests failed; vLLM before 0.11.1 does not say, then what was not completed did."""
+    if result.failed is not None:
+        return result.failed
+    return None if result.completed is None else max(num_prompts - result.completed, 0)
+
+
+def _requests(result: BenchResult, workload: Workload) -> Iterator[Finding]:
+    asked, completed = workload.num_prompts, result.completed
+    if result.num_prompts is not None and result.num_prompts != asked:
+        yield Verdict.INVALID, f"the report is about {result.num_prompts} prompts, {asked} were asked for"
+    if completed is None:
+        yield Verdict.INVALID, "the number of completed requests is unknown"
+        return
+    failed = failed_requests(result, asked)
+    if completed == 0:
+        yield Verdict.INVALID, f"none of {asked} requests completed"
+    elif failed:
+        yield Verdict.INVALID, f"{failed} of {asked} requests failed"
+    elif completed != asked:
+        yield Verdict.INVALID, f"{completed} requests completed, {asked} were asked for"
+
+
+def _rates(result: BenchResult) -> Iterator[Finding]:
+    for name, value in (
+        ("duration", result.duration),
+        ("request_throughput", result.request_throughput),
+        ("output_throughput", result.output_throughput),
+    ):
+        if value is None:
+            yield Verdict.INVALID, f"{name} is unknown"
+        elif not value > 0:
+            yield Verdict.INVALID, f"{name} is {value:g}"
+
+
+def _output(result: BenchResult, workload: Workload, thresholds: Thresholds) -> Iterator[Finding]:
+    if workload.dataset not in FIXED_OUTPUT or not result.completed:
+        return
+    if any(argument.startswith(VARIES_OUTPUT) for argument in workload.extra_args):
+        return
+    if result.total_output_tokens is None:
+        yield Verdict.SUSPECT, "the number of generated tokens is unknown"
+        return
+    asked = result.completed * workload.output_len
+    share = result.total_output_tokens / asked if asked else 1.0
+    mean = result.total_output_tokens / result.completed
+    if share < thresholds.output_short:
+        yield (
+            Verdict.INVALID,
+            f"answers are shorter than asked: {mean:.1f} tokens on average, not {workload.output_len}",
+        )
+    elif share > thresholds.output_long:
+        yield (
+            Verdict.SUSPECT,
+            f"answers are longer than asked: {mean:.1f} tokens on average, not {workload.output_len}",
+        )
+
+
+def _samples(result: BenchResult, workload: Workload, thresholds: Thresholds) -> Iterator[Finding]:
+    concurrency = workload.max_concurrency
+    if concurrency and workload.num_prompts < thresholds.waves * concurrency:
+        yield (
+            Verdict.SUSPECT,
+            f"{workload.num_prompts / concurrency:.1f} waves of {concurrency} requests, "
+            f"{thresholds.waves} are needed: use {thresholds.waves * concurrency} prompts",
+        )
+    has_p99 = any(name.startswith("p99_") for name in result.latencies)
+    if has_p99 and result.completed and result.completed < thresholds.p99_samples:
+        yield (
+            Verdict.VALID,
+            f"p99 rests on {result.completed} requests, fewer than {thresholds.p99_samples}",
+        )

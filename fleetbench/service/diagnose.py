@@ -1,0 +1,76 @@
+"""Why a server did not start: the whole journal of that start, systemd's verdict and the kernel's log."""
+
+from __future__ import annotations
+
+from fleetbench.errors import CommandFailed, NotReady
+from fleetbench.failures import classify
+from fleetbench.model import Failure
+from fleetbench.transport.base import CommandResult, bash
+from fleetbench.transport.durable import DurableSession
+
+_DIAGNOSE = r"""
+export LC_ALL=C.UTF-8
+unit=$1 invocation=$2
+systemctl show "$unit" -p Result -p ExecMainStatus -p ExecMainCode -p NRestarts
+echo
+if [ -n "$invocation" ]; then
+  # systemd's own lines about the unit (203/EXEC, 217/USER, start-limit) carry INVOCATION_ID instead.
+  journalctl "_SYSTEMD_INVOCATION_ID=$invocation" + "INVOCATION_ID=$invocation" -o cat --no-pager |
+    tail -c 4000000
+else
+  journalctl -u "$unit" -b -o cat --no-pager -n 200
+fi
+"""
+_KERNEL = r"""
+journalctl -k -b --no-pager -o cat --since "-30min" 2>/dev/null |
+  grep -iE 'out of memory|oom-kill|oom_reaper|Xid|avc: +denied' | tail -n 40
+exit 0
+"""
+
+
+def not_ready(session: DurableSession, unit: str, invocation: str, *, timed_out_s: float = 0) -> NotReady:
+    """Make the error for a server that died or hangs, with its decisive journal line."""
+    failure = diagnose(session, unit, invocation, timed_out_s=timed_out_s)
+    error = NotReady(
+        f"{unit} did not become ready: {failure.cause}",
+        host=session.host.name,
+        cause=failure.evidence,
+        next_step=failure.advice or f"journalctl -u {unit} on the host",
+    )
+    error.failure = failure
+    return error
+
+
+def diagnose(session: DurableSession, unit: str, invocation: str, *, timed_out_s: float = 0) -> Failure:
+    """Return why a start failed, from the whole journal of that start and the kernel's."""
+    result = session.read(bash(_DIAGNOSE, unit, invocation), timeout_s=60)
+    shown, _, journal = result.stdout.partition("\n\n")
+    state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    kernel = session.read(bash(_KERNEL), timeout_s=30)
+    status = state.get("ExecMainStatus", "")
+    diagnosis = classify(
+        journal,
+        unit_result="" if timed_out_s else state.get("Result", ""),
+        exit_code=int(status) if status.isdigit() and not timed_out_s else None,
+        kernel_log=_if_ok(kernel),
+    )
+    if diagnosis.failure is not None:
+        return diagnosis.failure
+    last = next((line for line in reversed(journal.splitlines()) if line.strip()), "")
+    cause = (
+        f"no answer within {timed_out_s:g} s"
+        if timed_out_s
+        else f"it ended ({state.get('Result', '?')}, {status})"
+    )
+    return Failure(
+        kind="timeout.ready" if timed_out_s else "unknown",
+        cause=f"{cause}; {diagnosis.reason}",
+        evidence=last,
+        advice=f"read the whole log: invoke logs --hosts {session.host.name} --unit {unit}",
+    )
+
+
+def _if_ok(result: CommandResult) -> str:
+    if not result.ok:
+        raise CommandFailed("cannot read the kernel log", cause=result.last_line)
+    return result.stdout

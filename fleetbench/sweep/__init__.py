@@ -1,0 +1,1 @@
+"""A sweep: borrow, measure each trial, give back."""

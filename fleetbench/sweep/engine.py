@@ -1,0 +1,168 @@
+"""A whole sweep: on each host borrow, measure its trials one after the other, give back.
+
+Hosts work side by side and do not wait for each other. Ctrl-C and failures end in the same place: the loan
+is returned, the run is marked as interrupted, and `--resume` continues it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fleetbench import fleet
+from fleetbench.errors import Exit, FleetbenchError, Interrupted, NotPossible
+from fleetbench.facts.values import HostFacts
+from fleetbench.model import GpuSet, Host, Model, TrialState
+from fleetbench.results.rows import RunRow, RunState, TrialRow
+from fleetbench.results.store import Store
+from fleetbench.sweep.loan import give_back, open_loan
+from fleetbench.sweep.trial import Bench, Ground, run_trial
+from fleetbench.transport.durable import DurableSession
+
+ENDED = (TrialState.MEASURED, TrialState.FAILED, TrialState.IMPLIED, TrialState.NOT_RUN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What a sweep needs beside its run.
+
+    `open_session` gives a durable session to a host; `read_facts` the facts of a host through one.
+    """
+
+    store: Store
+    hosts: Mapping[str, Host]
+    model: Model
+    client: Host | None
+    seed: int
+    ready_timeout_s: float
+    bench_timeout_s: float
+    warmup: bool
+    open_session: Callable[[Host], DurableSession]
+    read_facts: Callable[[DurableSession, Host], HostFacts]
+    said: Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HostEnd:
+    """How a host's part of the sweep ended: states of its trials, and what could not be given back."""
+
+    states: tuple[TrialState, ...]
+    problems: tuple[FleetbenchError, ...]
+
+
+def run_sweep(engine: Engine, run: RunRow) -> Exit:
+    """Bring a run to its end and return the exit status.
+
+    Raises Interrupted after Ctrl-C, when everything borrowed is back.
+    """
+    store = engine.store
+    rows = store.trials(run.id)
+    names = tuple(dict.fromkeys(row.host for row in rows))
+    try:
+        outcomes = fleet.on_each(
+            [engine.hosts[name] for name in names],
+            lambda host: _on_host(engine, run, host, [row for row in rows if row.host == host.name]),
+            done=lambda outcome: _report(engine, outcome),
+        )
+    except KeyboardInterrupt:
+        store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
+        raise Interrupted(
+            f"run {run.id} was interrupted",
+            next_step=f"invoke sweep --resume {run.id}",
+        ) from None
+    problems = [p for outcome in outcomes if outcome.value for p in outcome.value.problems]
+    status = fleet.exit_status(outcomes)
+    left = [row for row in store.trials(run.id) if row.state not in ENDED]
+    if status is not Exit.OK or left:
+        why = "; ".join(str(outcome.error) for outcome in outcomes if outcome.error)
+        store.set_run_state(run.id, RunState.INTERRUPTED, why or "trials are left")
+        return status if status is not Exit.OK else Exit.FAILED
+    if problems:
+        store.set_run_state(run.id, RunState.FAILED, f"not given back: {problems[0].what}")
+        return Exit.FAILED
+    store.set_run_state(run.id, RunState.DONE)
+    return Exit.OK
+
+
+def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) -> HostEnd:
+    session = engine.open_session(host)
+
+    def said(text: str) -> None:
+        engine.said(text, host.name)
+
+    def facts_of(through: DurableSession) -> HostFacts:
+        return engine.read_facts(through, host)
+
+    client_session = session
+    if engine.client is not None and engine.client.name != host.name:
+        client_session = engine.open_session(engine.client)
+    problems: tuple[FleetbenchError, ...] = ()
+    states: list[TrialState] = []
+    try:
+        gpus = GpuSet(tuple(sorted({index for row in rows for index in row.gpus.indices})))
+        facts = facts_of(session)
+        _refuse_unknown(host, facts)
+        borrowed = open_loan(engine.store, run.id, session, facts, gpus, said)
+        ground = Ground(
+            store=engine.store,
+            host=host,
+            model=engine.model,
+            session=session,
+            read_facts=facts_of,
+            borrowed=borrowed,
+            ready_timeout_s=engine.ready_timeout_s,
+            said=said,
+        )
+        bench = Bench(
+            client=engine.client or host,
+            session=client_session,
+            seed=engine.seed,
+            limit_s=engine.bench_timeout_s,
+            warmup=engine.warmup,
+        )
+        for row in rows:
+            if row.state in ENDED:
+                states.append(row.state)
+                continue
+            states.append(run_trial(ground, row, bench))
+            _stop_sweep_unit(session, row.port, said)
+    finally:
+        # Also after Ctrl-C and after a host was lost and found again: production comes first.
+        problems = give_back(
+            engine.store,
+            run.id,
+            host,
+            session,
+            facts_of,
+            ready_timeout_s=engine.ready_timeout_s,
+            said=said,
+        )
+        for problem in problems:
+            said(f"NOT GIVEN BACK: {problem}")
+        session.close()
+        client_session.close()
+    return HostEnd(tuple(states), problems)
+
+
+def _stop_sweep_unit(session: DurableSession, port: int, said: Callable[[str], None]) -> None:
+    from fleetbench.service import lifecycle
+
+    lifecycle.stop(session, f"vllm-sweep-{port}.service", said=said)
+
+
+def _refuse_unknown(host: Host, facts: HostFacts) -> None:
+    venvs = facts.venvs if facts.venvs else {}
+    if host.venv not in venvs:
+        raise NotPossible(
+            f"venv {host.venv} is not there",
+            host=host.name,
+            next_step=f"invoke provision --hosts {host.name}",
+        )
+
+
+def _report(engine: Engine, outcome: fleet.HostOutcome[HostEnd]) -> None:
+    if outcome.error is not None:
+        engine.said(f"stopped: {outcome.error}", outcome.host.name)
+    elif outcome.value is not None:
+        done = sum(state is TrialState.MEASURED for state in outcome.value.states)
+        engine.said(f"{done} of {len(outcome.value.states)} trials measured", outcome.host.name)

@@ -1,0 +1,238 @@
+"""One trial: start the sweep unit, ready or cause, warm up, repeat, keep the evidence, stop.
+
+Each step is written down before it is taken, and finds out first whether it has been taken already: a
+controller that was killed goes on where it was, and a server that still runs is measured, not restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from fleetbench.bench.measure import Server, Task, keep_files, measure
+from fleetbench.compatibility import arch_list
+from fleetbench.deploy import CREDENTIAL, Wish, service_spec
+from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
+from fleetbench.facts.probe import to_json
+from fleetbench.facts.values import HostFacts
+from fleetbench.model import Failure, Host, Model, ServiceSpec, TrialState, Workload
+from fleetbench.preflight import refuse, units_of
+from fleetbench.results.rows import MeasurementKind, TrialRow, Verdict
+from fleetbench.results.store import Store
+from fleetbench.service import lifecycle
+from fleetbench.service.diagnose import not_ready
+from fleetbench.service_log import phase
+from fleetbench.transport.base import bash
+from fleetbench.transport.durable import DurableSession
+from fleetbench.units import render, spec_hash
+
+_JOURNAL = r"""
+export LC_ALL=C.UTF-8
+journalctl "_SYSTEMD_INVOCATION_ID=$1" + "INVOCATION_ID=$1" -o short-iso-precise --no-pager | tail -c 8000000
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """How each trial is measured. `client` is where the bench client runs; `session` leads there."""
+
+    client: Host
+    session: DurableSession
+    seed: int
+    limit_s: float
+    warmup: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where a trial stands: the store, the host, and the way to read its facts."""
+
+    store: Store
+    host: Host
+    model: Model
+    session: DurableSession
+    read_facts: lifecycle.ReadFacts
+    borrowed: tuple[str, ...]
+    ready_timeout_s: float
+    said: Callable[[str], None]
+
+
+def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
+    """Bring one trial to its end and return its state: measured or failed. Lost connections are raised."""
+    store, said = ground.store, ground.said
+    said(f"trial {row.number}: {row.config.label} on GPU {row.gpus or '–'}")
+    facts = ground.read_facts(ground.session)
+    spec = sweep_spec(ground, row, facts)
+    store.set_trial(
+        row.run_id,
+        row.number,
+        state=TrialState.RUNNING,
+        unit_name=spec.unit,
+        unit_text=render(spec),
+        spec_hash=spec_hash(spec),
+    )
+    evidence = store.directory(row.run_id) / f"trial-{row.number:02d}"
+    keep_files(
+        evidence, {"unit.service": render(spec).encode(), "facts-before.json": to_json(facts).encode()}
+    )
+    invocation = ""
+    try:
+        invocation = _serving(ground, row, spec, facts)
+        measure_all(store, row, bench, _server(ground, spec), spec, ground)
+        store.set_trial(row.run_id, row.number, state=TrialState.MEASURED)
+        return TrialState.MEASURED
+    except (NotReady, NotPossible, UsageError) as exc:
+        failure = exc.failure if isinstance(exc, NotReady) and exc.failure else _as_failure(exc)
+        store.set_trial(row.run_id, row.number, state=TrialState.FAILED, failure=failure)
+        said(f"trial {row.number} failed: {failure.cause}")
+        return TrialState.FAILED
+    finally:
+        _keep_journal(ground, evidence, spec, invocation)
+
+
+def sweep_spec(ground: Ground, row: TrialRow, facts: HostFacts) -> ServiceSpec:
+    """Return the spec of the sweep unit of a trial."""
+    wish = Wish(model=ground.model, port=row.port, gpus=row.gpus, config=row.config)
+    return service_spec(ground.host, wish, facts, arch_list=arch_list(facts), persistent=False)
+
+
+def measure_all(
+    store: Store, row: TrialRow, bench: Bench, server: Server, spec: ServiceSpec, ground: Ground
+) -> None:
+    """Run every workload of a trial: a warm-up with another seed, then the repeats; finished ones are kept."""
+    invocation = _invocation(ground.session, spec.unit)
+
+    def alive() -> None:
+        shown = ground.session.read(
+            ("systemctl", "show", spec.unit, "-P", "InvocationID", "-P", "ActiveState")
+        )
+        words = shown.stdout.split()
+        if invocation not in words or "active" not in words:
+            raise not_ready(ground.session, spec.unit, invocation)
+
+    for index, workload in enumerate(row.workloads):
+        for kind, repeat in _order(row, bench):
+            task = Task(
+                run_id=row.run_id,
+                trial=row.number,
+                workload_index=index,
+                workload=warm_up(workload) if kind is MeasurementKind.WARMUP else workload,
+                repeat=repeat,
+                kind=kind,
+                seed=seed_of(bench.seed, kind, index, repeat),
+                limit_s=bench.limit_s,
+            )
+            try:
+                found = measure(
+                    store,
+                    task,
+                    server,
+                    bench.client,
+                    bench.session,
+                    credential=CREDENTIAL,
+                    said=ground.said,
+                    alive=alive,
+                )
+            except NotReady as exc:
+                _finish_dead(store, task, exc)
+                raise
+            speed = found.result.output_throughput if found.result else None
+            shown = f"{speed:,.0f} output tok/s" if speed is not None else "no result"
+            ground.said(f"trial {row.number} {kind.value} {repeat}: {shown}, {found.verdict}")
+
+
+def warm_up(workload: Workload) -> Workload:
+    """Return the workload of a warm-up: the measured shape and concurrency, one wave of it."""
+    wave = workload.max_concurrency or 16
+    return replace(workload, num_prompts=max(1, min(workload.num_prompts, wave)))
+
+
+def seed_of(base: int, kind: MeasurementKind, workload_index: int, repeat: int) -> int:
+    """Return the seed of one execution.
+
+    The same list for every configuration, so that comparisons are paired; never twice the same in one
+    server's life, because equal prompts would measure the prefix cache; warm-ups apart from repeats.
+    """
+    apart = 500 if kind is MeasurementKind.WARMUP else 0
+    return base * 1_000_000 + workload_index * 1_000 + apart + repeat
+
+
+def _order(row: TrialRow, bench: Bench) -> list[tuple[MeasurementKind, int]]:
+    warm = [(MeasurementKind.WARMUP, 1)] if bench.warmup else []
+    return warm + [(MeasurementKind.MEASURE, repeat) for repeat in range(1, row.repeats + 1)]
+
+
+def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) -> str:
+    """Make sure that the trial's server serves, and return its invocation."""
+    session, said = ground.session, ground.said
+    there = units_of(facts).get(spec.unit)
+    target = lifecycle.Target.of(spec)
+    if there is not None and there.running and there.running_spec == spec_hash(spec):
+        said(f"trial {row.number}: its server still runs")
+        invocation = there.invocation
+    else:
+        if there is not None and there.load != "not-found":
+            lifecycle.stop(session, spec.unit)
+        refuse(ground.host, spec, ground.read_facts(session), ours=ground.borrowed)
+        lifecycle.drain(session, spec.gpus, ground.read_facts, port=spec.port, said=said)
+        session.put(render(spec).encode(), spec.unit_path)
+        session.read(("systemctl", "daemon-reload"), timeout_s=60)
+        invocation = lifecycle.start(session, spec.unit)
+    ready = lifecycle.wait_ready(
+        session,
+        target,
+        invocation=invocation,
+        timeout_s=ground.ready_timeout_s,
+        said=said,
+        phase_of=phase,
+    )
+    ground.store.set_trial(
+        row.run_id,
+        row.number,
+        vllm_version=ready.served.version,
+        ready_s=ready.seconds,
+        effective={"max_model_len": ready.served.max_model_len},
+    )
+    said(f"trial {row.number}: ready after {ready.seconds:.0f} s (vLLM {ready.served.version})")
+    return invocation
+
+
+def _server(ground: Ground, spec: ServiceSpec) -> Server:
+    return Server(
+        host=ground.host,
+        address="127.0.0.1",
+        port=spec.port,
+        model=spec.model,
+        served_name=spec.served_name,
+        unit=spec.unit,
+    )
+
+
+def _finish_dead(store: Store, task: Task, exc: NotReady) -> None:
+    store.finish_measurement(
+        task.run_id,
+        task.trial,
+        task.workload_index,
+        task.repeat,
+        task.kind,
+        result=None,
+        verdict=Verdict.INVALID,
+        reasons=(f"the server died during the run: {exc.what}",),
+    )
+
+
+def _keep_journal(ground: Ground, evidence: object, spec: ServiceSpec, invocation: str) -> None:
+    from pathlib import Path
+
+    invocation = invocation or _invocation(ground.session, spec.unit)
+    if invocation:
+        journal = ground.session.read(bash(_JOURNAL, invocation), timeout_s=120)
+        keep_files(Path(str(evidence)), {"server.journal": journal.stdout.encode()})
+
+
+def _invocation(session: DurableSession, unit: str) -> str:
+    return session.read(("systemctl", "show", unit, "-P", "InvocationID")).stdout.strip()
+
+
+def _as_failure(exc: FleetbenchError) -> Failure:
+    return Failure(kind="refused", cause=exc.what, evidence=exc.cause, advice=exc.next_step)
