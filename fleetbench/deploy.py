@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from fleetbench.accelerators import arch_env
 from fleetbench.errors import FleetbenchError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.model import Config, GpuSet, Host, Model, ServiceSpec
@@ -34,9 +35,7 @@ class Wish:
     ready_timeout_s: float = 1800
 
 
-def service_spec(
-    host: Host, wish: Wish, facts: HostFacts, *, arch_list: str, persistent: bool = True
-) -> ServiceSpec:
+def service_spec(host: Host, wish: Wish, facts: HostFacts, *, persistent: bool = True) -> ServiceSpec:
     """Return the spec of the unit for a wish on a host. Sweep units run from the venv itself, not its link."""
     config = wish.config
     if config.max_model_len is None and wish.model.max_model_len is not None:
@@ -54,8 +53,7 @@ def service_spec(
         served_name=wish.served_name,
         bind=wish.bind,
         serve_args=wish.model.serve_args,
-        arch_list=host.arch_list or arch_list,
-        env=dict(host.env) | dict(wish.model.env),
+        env=dict(arch_env(host.build, facts, host.arch_list)) | dict(host.env) | dict(wish.model.env),
         credential=CREDENTIAL in facts.files and bool(facts.files[CREDENTIAL].sha256),
         persistent=persistent,
     )

@@ -35,28 +35,34 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A line matches when it holds `text`, and `regex` where there is one; `fields` add named groups."""
+    """A line matches when it holds `text`, and `regex` where there is one; `fields` add named groups.
+
+    `any_level`: warnings and infos count too; else only errors and lines without a level do.
+    """
 
     text: str
     regex: re.Pattern[str] | None = None
     fields: tuple[re.Pattern[str], ...] = ()
+    any_level: bool = False
 
     def match(self, line: str) -> tuple[int, dict[str, str]] | None:
-        """Given a message, return where the match ends and the named groups, or None."""
+        """Given a message, return where `text` ends in it and the named groups, or None."""
         start = line.find(self.text)
         if start < 0:
             return None
-        end, groups = start + len(self.text), {}
+        groups: dict[str, str | None] = {}
         if self.regex is not None:
             found = self.regex.search(line)
             if found is None:
                 return None
-            end, groups = found.end(), found.groupdict()
+            groups = found.groupdict()
         for field in self.fields:
             found = field.search(line)
             if found is not None:
                 groups.update(found.groupdict())
-        return end, {name: one_line(value, MAX_DETAIL) for name, value in groups.items() if value}
+        return start + len(self.text), {
+            name: one_line(value, MAX_DETAIL) for name, value in groups.items() if value
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +78,12 @@ class Signature:
         advice: the next step.
         versions: which vLLM versions print this text; empty: all, or not vLLM's.
         retryable: whether the same start may work when it is simply tried again.
-        any_level: warnings and infos count too.
+        any_level: warnings and infos count too, for all patterns.
         needs_failure: counts only in a text that shows a failure anyway (healthy starts print it as well).
         unless_later: void when a later line holds one of these: the server got over it.
         min_count: number of lines, of one process, from which on it counts.
         kernel: the line comes from the kernel or the audit log.
+        quotes_first_error: the evidence is the first error of unknown class, where there is one.
     """
 
     kind: str
@@ -94,6 +101,7 @@ class Signature:
     unless_later: tuple[str, ...] = ()
     min_count: int = 1
     kernel: bool = False
+    quotes_first_error: bool = False
 
     def sentence(self, groups: dict[str, str]) -> str:
         """Given the named groups of a match, return the cause in one sentence."""
@@ -111,6 +119,7 @@ class FailureTable:
         wrappers: lines that only say that something else failed.
         stops: lines of an orderly stop; what dies after one died because it was told to.
         harmless: exceptions that end a process without being the reason.
+        ignored: lines that look like a failure and are none.
         starts: systemd's and journald's lines that begin a new start or boot.
     """
 
@@ -118,6 +127,7 @@ class FailureTable:
     wrappers: tuple[str, ...]
     stops: tuple[str, ...]
     harmless: tuple[str, ...]
+    ignored: tuple[str, ...]
     starts: tuple[re.Pattern[str], ...]
 
     def signature(self, kind: str) -> Signature:
@@ -146,6 +156,7 @@ def parse_table(text: str) -> FailureTable:
             wrappers=tuple(general["wrappers"]),
             stops=tuple(general["stops"]),
             harmless=tuple(general["harmless"]),
+            ignored=tuple(general["ignored"]),
             starts=tuple(_expression(pattern) for pattern in general["starts"]),
         )
     except (KeyError, TypeError, ValueError, re.error) as exc:
@@ -153,14 +164,17 @@ def parse_table(text: str) -> FailureTable:
     kinds = [signature.kind for signature in signatures]
     twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
     if twice:
-        raise FleetbenchError("the table of failure signatures is wrong", cause=f"defined twice: {', '.join(twice)}")
+        raise FleetbenchError(
+            "the table of failure signatures is wrong", cause=f"defined twice: {', '.join(twice)}"
+        )
     return table
 
 
 def _signature(entry: dict[str, Any]) -> Signature:
     values = dict(entry)
     kind = values.get("kind", "?")
-    patterns = tuple(_pattern(item) for item in values.pop("match"))
+    loud = bool(values.get("any_level", False))
+    patterns = tuple(_pattern(item, any_level=loud) for item in values.pop("match"))
     values["role"] = Role(values.get("role", "root"))
     values["unless_later"] = tuple(values.get("unless_later", ()))
     try:
@@ -176,10 +190,10 @@ def _signature(entry: dict[str, Any]) -> Signature:
     return signature
 
 
-def _pattern(item: str | dict[str, Any]) -> Pattern:
+def _pattern(item: str | dict[str, Any], *, any_level: bool) -> Pattern:
     if isinstance(item, str):
         item = {"text": item}
-    if unknown := item.keys() - {"text", "regex", "fields"}:
+    if unknown := item.keys() - {"text", "regex", "fields", "any_level"}:
         raise ValueError(f"unknown keys in match: {sorted(unknown)}")
     if len(item["text"]) < 4:
         raise ValueError(f"text too short to be a signature: {item['text']!r}")
@@ -187,6 +201,7 @@ def _pattern(item: str | dict[str, Any]) -> Pattern:
         text=item["text"],
         regex=_expression(item["regex"]) if "regex" in item else None,
         fields=tuple(_expression(pattern) for pattern in item.get("fields", ())),
+        any_level=any_level or item.get("any_level", False),
     )
 
 

@@ -48,11 +48,13 @@ def on_each(
     parallel: int = 16,
     max_failures: int | None = None,
     done: Callable[[HostOutcome[T]], None] = lambda _: None,
+    stop: threading.Event | None = None,
 ) -> tuple[HostOutcome[T], ...]:
     """Run `work` on each host in its own thread and return the outcomes in the hosts' order.
 
     `done` is called once per host, from that host's thread, as it ends. An exception that is no
     FleetbenchError is kept as the host's error too: one host's surprise must not hide nine results.
+    Ctrl-C sets `stop`, waits for the hosts' own clean-up, and is raised again.
     """
     failures = 0
     lock = threading.Lock()
@@ -82,7 +84,9 @@ def on_each(
         try:
             return tuple(future.result() for future in futures)
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
+            if stop is not None:
+                stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 

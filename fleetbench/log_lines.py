@@ -1,4 +1,4 @@
-"""Log text in, bare messages out: what journald, containers, pagers and vLLM put before a message is taken off.
+"""Log text in, bare messages out: what journald, containers and vLLM put before a message is taken off.
 
 Input is any text that may hold log lines: a journal in any of its output forms, a container log, a file, or
 what somebody pasted out of `grep -n`. Output is one `LogLine` per line that holds something. Nothing is
@@ -37,14 +37,15 @@ class LogLine(NamedTuple):
     code: bool
 
 
-# ESC [ … letter, and what is left of it when a pager or journald has spelt the escape out ("#033[1m", "^[[1m").
+# ESC [ … letter, also as a pager or journald spells it ("^[[1m", "#033[1m").
 _ANSI = re.compile(r"(?:\x1b|\^\[|#033)\[[0-9;?]{0,20}[A-Za-z]|\x1b\][^\x07\x1b\n]{0,300}(?:\x07|\x1b\\)")
 _ANSI_WITHOUT_ESCAPE = re.compile(r"\[(?:\d{1,2};){0,3}\d{1,2}m")
 
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 # "Aug 19 18:34:30 host vllm[8707]: " and the ISO forms of journalctl -o short-iso/short-full.
 _JOURNAL = re.compile(
-    rf"(?:[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d{{1,9}})?|(?:[A-Z][a-z]{{2}} )?{_STAMP}(?: [A-Z]{{2,5}})?)"
+    r"(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+    rf"|(?:[A-Z][a-z]{{2}} )?{_STAMP}(?: [A-Z]{{2,5}})?)"
     r" (?P<host>[^\s:\[\]]{1,255}) (?P<ident>[^\s:\[\]]{1,255})(?:\[\d{1,10}\])?: ?"
 )
 _CONTAINER = re.compile(rf"{_STAMP}\s(?:(?:stdout|stderr) [FP] )?")
@@ -52,16 +53,27 @@ _COMPOSE = re.compile(r"[\w.-]{1,64} {0,20}\| ")
 _KERNEL_STAMP = re.compile(r"\[\s{0,8}\d{1,10}\.\d{3,9}\] ")
 # "117:", "Line 117:", srun's "0: "; only when what follows looks like the start of a message.
 _NUMBERED = re.compile(r"\s{0,4}(?:Line )?\d{1,7}[:-]\s?(?=[A-Z(\[])")
-_PROCESS = re.compile(r"\((?P<name>[A-Za-z][\w:.-]{0,60})(?: rank=(?P<rank>\d{1,6}))? pid=\d{1,10}(?:, ip=[\w.:]{1,64})?\) ?")
+_PROCESS = re.compile(
+    r"\((?P<name>[A-Za-z][\w:.-]{0,60})(?: rank=(?P<rank>\d{1,6}))? pid=\d{1,10}(?:, ip=[\w.:]{1,64})?\) ?"
+)
 _RANK = re.compile(r"\[rank(?P<rank>\d{1,6})\]:? ?")
 _LEVEL = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)"
-    r"(?:(?: (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: \[[^\]\s]{1,120}:\d{1,6}\])? ?|:\s{1,9}|:?$| )"
+    r"(?: (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: \[[^\]\s]{1,120}:\d{1,6}\])? ?"
+    r"|:\s{1,9}|:?$| )"
 )
 # torch's C++ logger: "[W716 19:11:51.387418683 socket.cpp:764] ".
-_TORCH = re.compile(r"\[(?P<letter>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d{1,9}(?: \d{1,10})? [\w./-]{1,80}:\d{1,6}\] ?")
+_TORCH = re.compile(
+    r"\[(?P<letter>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d{1,9}(?: \d{1,10})? [\w./-]{1,80}:\d{1,6}\] ?"
+)
 _TORCH_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "ERROR"}
-_PYTHON_WARNING = re.compile(r"(?:\S{1,300}:\d{1,6}: )?(?:User|Future|Deprecation|Runtime|Resource)?Warning: ")
+_PYTHON_WARNING = re.compile(
+    r"(?:\S{1,300}:\d{1,6}: )?(?:User|Future|Deprecation|Runtime|Resource)?Warning: "
+)
+
+_FRAME = re.compile(
+    r'  File "(?:[^"]{0,500}/)?(?P<file>[^"/]{1,120})", line (?P<line>\d{1,7}), in (?P<function>\S{1,80})'
+)
 
 _PREFIXES = (_JOURNAL, _CONTAINER, _KERNEL_STAMP, _NUMBERED, _COMPOSE, _PROCESS, _RANK, _TORCH, _LEVEL)
 # Prefixes nest: grep in front of docker in front of journald in front of vLLM's own two.
@@ -82,17 +94,20 @@ def read_lines(text: str) -> Iterator[LogLine]:
 
     A carriage return ends a line too (progress bars); a line longer than `MAX_LINE` characters is cut there.
     """
-    frames: dict[str, bool] = {}
+    tracebacks: dict[str, _Traceback] = {}
     for number, raw in enumerate(text.split("\n"), start=1):
         for part in raw.split("\r") if "\r" in raw else (raw,):
             if part and not part.isspace():
                 message, level, process = _bare(_unwrapped(part)[:MAX_LINE])
-                code = _is_code(message, frames, process)
+                traceback = tracebacks.setdefault(process, _Traceback())
+                code = traceback.takes(message)
+                if not code and traceback.frame:
+                    message = _with_place(message, traceback)
                 yield LogLine(number, message, level, process, code)
 
 
 def _unwrapped(line: str) -> str:
-    """Return the message of a JSON log line (docker's json-file, `journalctl -o json`), or the line itself."""
+    """Return the message of a JSON log line (docker's file, `journalctl -o json`), or the line itself."""
     if not line.startswith("{") or len(line) > MAX_JSON or ('"log"' not in line and '"MESSAGE"' not in line):
         return line
     try:
@@ -126,7 +141,9 @@ def _bare(line: str) -> tuple[str, str, str]:
         elif expression is _TORCH:
             level = _TORCH_LEVELS[match["letter"]]
         elif expression is _LEVEL:
-            level = {"WARN": "WARNING", "CRITICAL": "ERROR", "FATAL": "ERROR"}.get(match["level"], match["level"])
+            level = {"WARN": "WARNING", "CRITICAL": "ERROR", "FATAL": "ERROR"}.get(
+                match["level"], match["level"]
+            )
         line = line[match.end() :]
         if expression is _LEVEL:
             break  # what follows is the message, whatever it looks like
@@ -135,16 +152,44 @@ def _bare(line: str) -> tuple[str, str, str]:
     return line.rstrip(), level, process
 
 
-def _is_code(message: str, frames: dict[str, bool], process: str) -> bool:
-    """Tell whether a line belongs to the frames of a traceback; `frames` holds each process's state.
+class _Traceback:
+    """Where one process stands in printing a traceback; processes write at the same time, each has its own.
 
     Python indents frames by two spaces and source by four or more, so an exception's own line, which is not
-    indented, ends them. Processes write at the same time: each has its own state.
+    indented, ends them.
     """
-    if message.startswith('  File "') or message.startswith("Traceback (most recent call last)"):
-        frames[process] = True
+
+    __slots__ = ("frame", "inside", "source")
+
+    def __init__(self) -> None:
+        self.inside = False
+        self.frame = ""
+        self.source = ""
+
+    def takes(self, message: str) -> bool:
+        """Tell whether a line belongs to the frames of a traceback, and remember the innermost frame."""
+        if message.startswith('  File "'):
+            self.inside, self.frame, self.source = True, message, ""
+        elif message.startswith("Traceback (most recent call last)"):
+            self.inside, self.frame, self.source = True, "", ""
+        elif self.inside and message.startswith("  "):
+            if message.strip(" ^~"):
+                self.source = message.strip()
+        else:
+            if not self.inside:
+                self.frame = ""
+            self.inside = False
+            return False
         return True
-    if frames.get(process) and message.startswith("  "):
-        return True
-    frames[process] = False
-    return False
+
+
+def _with_place(message: str, traceback: _Traceback) -> str:
+    """Return a bare exception name (`AssertionError`) with the place where it was raised, else the message.
+
+    The name alone says nothing; where it stands often says all.
+    """
+    frame = _FRAME.match(traceback.frame)
+    if frame is None or not message.replace(".", "").isalnum():
+        return message
+    source = f": {traceback.source}" if traceback.source else ""
+    return f"{message} at {frame['file']}:{frame['line']} in {frame['function']}{source}"

@@ -252,7 +252,6 @@ class ServiceSpec:
     served_name: str = ""
     bind: str = "0.0.0.0"  # noqa: S104  the source serves the network; firewalld stays closed by default
     serve_args: tuple[str, ...] = ()
-    arch_list: str = ""
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     credential: bool = False
     persistent: bool = True

@@ -7,14 +7,16 @@ and C escapes work inside double quotes (systemd.service(5), systemd.exec(5), ve
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
+import shlex
 from functools import cache
 from pathlib import Path
 
 import jinja2
 
 from fleetbench.errors import UsageError
-from fleetbench.model import Device, ServiceSpec
+from fleetbench.model import Config, Device, ServiceSpec
 
 OVERRIDE_DIRECTORY = "/etc/fleetbench"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
@@ -69,13 +71,37 @@ def environment(spec: ServiceSpec) -> tuple[tuple[str, str], ...]:
     if spec.gpus.indices:
         visible = "HIP_VISIBLE_DEVICES" if spec.device is Device.ROCM else "CUDA_VISIBLE_DEVICES"
         names |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", visible: str(spec.gpus)}
-    if spec.arch_list:
-        names |= {
-            "TORCH_CUDA_ARCH_LIST": spec.arch_list,
-            # flashinfer from 0.3.1 on reads its own variable, with spaces
-            "FLASHINFER_CUDA_ARCH_LIST": spec.arch_list.replace(";", " "),
-        }
     return tuple((names | dict(spec.env)).items())
+
+
+def exec_arguments(text: str) -> tuple[str, ...]:
+    """Given the text of a unit that `render` made, return the server's arguments as it was asked for them."""
+    line = next((x for x in text.splitlines() if x.startswith("ExecStart=")), "")
+    try:
+        words = shlex.split(line.removeprefix("ExecStart="))
+    except ValueError:
+        return ()
+    return tuple(word.replace("$$", "$").replace("%%", "%") for word in words)
+
+
+def served_by(text: str) -> tuple[str, str, Config]:
+    """Given the text of one of our units, return model, served name and configuration.
+
+    UsageError when it is no unit of ours.
+    """
+    words = exec_arguments(text)
+    if len(words) < 3 or words[1] != "serve":
+        raise UsageError("the unit was not written by fleetbench", next_step="invoke deploy … first")
+    value = dict(itertools.pairwise(words[3:]))
+    length = value.get("--max-model-len", "")
+    config = Config(
+        tp=int(value.get("--tensor-parallel-size", "1")),
+        dp=int(value.get("--data-parallel-size", "1")),
+        pp=int(value.get("--pipeline-parallel-size", "1")),
+        ep="--enable-expert-parallel" in words,
+        max_model_len=int(length) if length else None,
+    )
+    return words[2], value.get("--served-model-name", ""), config
 
 
 def override_path(spec: ServiceSpec) -> str:

@@ -97,13 +97,14 @@ def wait(
     *,
     said: Callable[[str], None],
     alive: Callable[[], None] = lambda: None,
-    poll_s: float = 1.5,
+    longest_pause_s: float = 1.5,
 ) -> State:
     """Wait until the client has finished, was killed or is lost; `said` gets its progress.
 
     `alive` is called at each look; it may raise to give up early, for instance when the server died.
     """
     told = ""
+    pause_s = 0.2  # a short client is over soon; a long one need not be asked often
     while True:
         answer = session.read(bash(_script("watch.sh"), client.unit, client.directory), timeout_s=30)
         head, _, tail = answer.stdout.partition("\n\n")
@@ -118,7 +119,8 @@ def wait(
             said(line)
             told = line
         alive()
-        time.sleep(poll_s)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, longest_pause_s)
 
 
 def fetch(session: DurableSession, client: Client) -> Left:

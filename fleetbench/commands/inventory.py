@@ -38,12 +38,15 @@ def inventory_option(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-@click.group("inventory")
-def group() -> None:
+@click.group()
+def inventory() -> None:
     """Check the inventory; print the hosts that an expression means."""
 
 
-@group.command()
+group = inventory
+
+
+@inventory.command()
 @click.argument("place", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @inventory_option
 @click.option("--format", "form", type=click.Choice(console.FORMATS), help="Print problems as a table.")
@@ -58,10 +61,10 @@ def check(context: click.Context, place: Path | None, directory: Path | None, fo
     problems: tuple[Problem, ...] = ()
     summary = ""
     try:
-        inventory = load(place or directory or default_directory())
-        problems = missing_prompts(inventory)
+        loaded = load(place or directory or default_directory())
+        problems = missing_prompts(loaded)
         counted = ("hosts", "groups", "models", "sweeps", "builds")
-        summary = ", ".join(_count(len(getattr(inventory, noun)), noun) for noun in counted) + ": ok"
+        summary = ", ".join(_count(len(getattr(loaded, noun)), noun) for noun in counted) + ": ok"
     except InventoryProblems as exc:
         problems = exc.problems
     if form:
@@ -75,7 +78,7 @@ def check(context: click.Context, place: Path | None, directory: Path | None, fo
     context.exit(Exit.FAILED if problems else Exit.OK)
 
 
-@group.command()
+@inventory.command()
 @click.argument("expression", default="@all")
 @inventory_option
 @click.option("--format", "form", type=click.Choice(console.FORMATS), help="Print more than the names.")

@@ -51,7 +51,7 @@ def files(sections: Sections) -> Mapping[str, File]:
 
 
 def disks(sections: Sections) -> tuple[Disk, ...] | Missing:
-    """Given the probe's sections, return free space for each asked path, as users without privileges see it."""
+    """Given the probe's sections, return free space for each asked path, as seen by plain users."""
     entries = rows(sections["disks"].out, 5)
     free: dict[str, tuple[int, int]] = {}
     for kind, blocks, total, size, path in entries:

@@ -37,7 +37,7 @@ def gpus(sections: Sections, units: dict[int, str]) -> tuple[Gpu, ...] | Missing
 
 def links(sections: Sections) -> Topology | Missing:
     """Given the probe's sections, return the matrix between the GPUs; empty without GPU tools."""
-    for name, tool in (("nvidia_topo", "nvidia-smi topo -m"), ("rocm_topo", "rocm-smi --showtopo")):
+    for name, tool in (("nvidia_topo", "nvidia-smi"), ("rocm_topo", "rocm-smi")):
         if name in sections:
             section = sections[name]
             return topology.parse(section.out) if section.ok else Missing(section.failure(tool))
@@ -52,7 +52,7 @@ def _nvidia_gpus(sections: Sections, units: dict[int, str]) -> tuple[Gpu, ...] |
     query, printed, apps = sections["nvidia_query"], sections["nvidia_table"], sections["nvidia_apps"]
     tables = nvidia.tables(printed.out)
     table = tables[0] if tables else nvidia.Table()
-    found = nvidia.query(query.out) if query.ok else ()
+    found = _one_each(nvidia.query(query.out)) if query.ok else ()
     if not found:
         named = tuple(replace(gpu, processes=_with_units(gpu.processes, units)) for gpu in table.gpus)
         return named or Missing(
@@ -78,21 +78,26 @@ def _amd_gpus(sections: Sections, units: dict[int, str]) -> tuple[Gpu, ...] | Mi
         return ()
     used = amd.used_mib(sections["amd_metric"].out)
     holders = amd.processes(sections["amd_process"].out, units)
-    found = amd.static(sections["amd_static"].out)
+    found = _one_each(amd.static(sections["amd_static"].out))
     if found:
         return tuple(
             replace(gpu, used_mib=used.get(gpu.index), processes=holders.get(gpu.index, ())) for gpu in found
         )
-    found = amd.rocm_json(sections["rocm_json"].out) or amd.smi_table(sections["amd_table"].out)
+    found = _one_each(amd.rocm_json(sections["rocm_json"].out) or amd.smi_table(sections["amd_table"].out))
     if found:
         return tuple(replace(gpu, processes=holders.get(gpu.index, ())) for gpu in found)
     for table in amd.rocm_tables(sections["rocm_table"].out):
         if isinstance(table, tuple):
-            return table
+            return _one_each(table)
     for name, tool in (("amd_static", "amd-smi"), ("rocm_json", "rocm-smi"), ("rocm_table", "rocm-smi")):
         if name in sections and (failure := sections[name].failure(tool)):
             return Missing(failure)
     return Missing("amd-smi and rocm-smi: no GPU in their answers")
+
+
+def _one_each(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Each index once: a plan must never count a GPU twice, whatever a tool printed."""
+    return tuple({gpu.index: gpu for gpu in reversed(gpus)}.values())[::-1]
 
 
 def _pending(gpu: Gpu | None) -> bool:

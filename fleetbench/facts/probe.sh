@@ -146,15 +146,24 @@ section_nvidia_apps() {
   limited nvidia-smi --query-compute-apps=pid,gpu_bus_id,used_gpu_memory,process_name --format=csv,noheader,nounits
 }
 section_nvidia_topo() { limited nvidia-smi topo -m; }
-section_amd_static() { limited amd-smi static --json; }
+# amd-smi and rocm-smi are Python programs, a second each: what only stands in is asked when it has to.
+section_amd_static() { limited amd-smi static --json || stand_in "$?" rocm_json rocm_table amd_table; }
 section_amd_metric() { limited amd-smi metric --json; }
 section_amd_process() { limited amd-smi process --json; }
 section_amd_table() { limited amd-smi; }
 section_rocm_json() {
-  limited rocm-smi --showproductname --showmeminfo vram --showuniqueid --showdriverversion --showmaxpower --showbus --json
+  have rocm-smi || return 127
+  limited rocm-smi --showproductname --showmeminfo vram --showuniqueid --showdriverversion --showmaxpower --showbus --json ||
+    stand_in "$?" rocm_table
 }
-section_rocm_table() { limited rocm-smi; }
+section_rocm_table() { have rocm-smi || return 127; limited rocm-smi; }
 section_rocm_topo() { limited rocm-smi --showtopo; }
+stand_in() { # STATUS SECTION…: run sections in place of one that failed, unless it hung; keep its status
+  local rc=$1 name
+  shift
+  [[ $rc -ge 124 ]] || for name; do kept "$name"; done
+  return "$rc"
+}
 
 # Display (03) and processing accelerator (12) devices, whether or not a driver has them.
 section_pci() {
@@ -297,23 +306,28 @@ section_time() {
 
 exec 9<> <(:) # a pipe of our own: nothing that hangs holds the caller's stdout or stderr
 declare -A waiting=()
+kept() {
+  "section_$1" >"$token.$1.out" 2>"$token.$1.err" </dev/null
+  printf "%s\n" "$?" >"$token.$1.rc"
+}
 start() {
   local name
   for name; do
     (
-      [[ $name == packages ]] || ulimit -f 8192 # KiB a section may print; rpm may write to its database
-      "section_$name" >"$token.$name.out" 2>"$token.$name.err" </dev/null
-      printf "%s\n" "$?" >"$token.$name.rc"
+      [[ $name == packages ]] || ulimit -f 2048 # KiB a section may print; rpm may write to its database
+      kept "$name"
       printf "%s\n" "$name" >&9
     ) </dev/null >/dev/null 2>&1 &
     waiting[$name]=$!
   done
 }
 have nvidia-smi && start nvidia_query nvidia_table nvidia_apps nvidia_topo
-have amd-smi && start amd_static amd_metric amd_process amd_table
-have rocm-smi && start rocm_json rocm_table rocm_topo
+if have amd-smi; then start amd_static amd_metric amd_process
+elif have rocm-smi; then start rocm_json; fi
+have rocm-smi && start rocm_topo
 have firewall-cmd && start firewall
 start units pythons packages listeners time os machine tools accounts pci venvs disks files
+disown -a # bash then says nothing about those it has to kill
 SECONDS=0
 while [[ ${#waiting[@]} -gt 0 && $SECONDS -lt $PROBE_LIMIT ]]; do
   read -r -t 1 -u 9 name && unset "waiting[$name]"

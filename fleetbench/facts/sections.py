@@ -98,8 +98,8 @@ def _section(kinds: Mapping[str, list[str]]) -> Section:
 
 
 def _said(text: str) -> str:
-    """All of a short message (nvidia-smi's causes take two lines), else its last line."""
+    """All of a short message (nvidia-smi's take two lines); the last line of a long one or a traceback."""
     lines = [line for line in text[-4000:].split("\n") if line.strip()]
-    if len(lines) > 4:
+    if len(lines) > 4 or any(line.startswith("Traceback ") for line in lines):
         lines = lines[-1:]
     return one_line(clean(" ".join(lines), 300), 300)

@@ -88,7 +88,8 @@ def read_documents(directory: Path, name: str, problems: list[Problem]) -> tuple
     Returns the documents, and whether all of them could be read; what could not is in `problems`.
     """
     below = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
-    found = [folder / name for folder in (directory, *below) if (folder / name).exists()]
+    candidates = [folder / name for folder in (directory, *below)]
+    found = [file for file in candidates if file.exists() or file.is_symlink()]  # also a link to nothing
     documents = [document for file in found if (document := _read(file, problems)) is not None]
     return tuple(documents), len(documents) == len(found)
 

@@ -6,7 +6,6 @@ end, but only after every other key has been looked at too.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -35,6 +34,9 @@ RESERVED_VARIABLES: Mapping[str, str] = MappingProxyType(
 SECRET_VARIABLE = re.compile(r"(?i)^(HF_TOKEN|HUGGING_FACE_HUB_TOKEN)$|(API_KEY|PASSWORD|SECRET)$")
 
 
+QUOTE_DOTS = 'quote a name that holds a dot, as in [models."llama-3.1-8b"]'
+
+
 def read_table(table: Any, place: Place, keys: Mapping[str, Reader]) -> dict[str, Any]:
     """Given a TOML table and a reader for each key, return the values of the keys that it holds.
 
@@ -48,9 +50,9 @@ def read_table(table: Any, place: Place, keys: Mapping[str, Reader]) -> dict[str
         if key in keys:
             values[key] = keys[key](value, place.at(key))
         elif isinstance(value, dict):
-            # [models.llama-3.1-8b] is not one name for TOML but three tables
-            hint = 'quote a name that holds a dot, as in [models."llama-3.1-8b"]'
-            place.at(key).report(f"no such table here; {suggestion(key, keys) or hint}; {hint}")
+            # [models.llama-3.1-8b] is three tables for TOML: models, llama-3 and 1-8b
+            near = suggestion(key, keys) if near_names(key, keys) else QUOTE_DOTS
+            place.at(key).report(f"no such table here; {near}")
         else:
             place.at(key).report(f"no such key here; {suggestion(key, keys)}")
     return {key: value for key, value in values.items() if value is not INVALID}
@@ -73,7 +75,7 @@ def number(low: float, high: float, *, unit: str = "") -> Reader:
 
     def read(value: Any, place: Place) -> Any:
         good = isinstance(value, int | float) and not isinstance(value, bool)
-        if good and math.isfinite(value) and low <= value <= high:
+        if good and low <= value <= high:  # nan compares false with everything
             return float(value)
         place.expected(f"a number{' of ' + unit if unit else ''} from {low:g} to {high:g}", value)
         return INVALID

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import product
 
+from fleetbench.errors import one_line
+
 MOST_NAMES = 10_000  # a typing error such as [1-99999999] must not fill the memory
 
 _ITEM = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -33,13 +35,13 @@ def expand_names(pattern: str) -> tuple[str, ...]:
     parts = re.split(r"\[([^\[\]]*)\]", pattern)
     texts, brackets = parts[0::2], parts[1::2]
     if any("[" in text or "]" in text for text in texts):
-        raise ValueError(f"a bracket in {pattern!r} has no partner")
+        raise ValueError(f"a bracket in {one_line(pattern, 60)} has no partner")
     choices = [_numbers(bracket) for bracket in brackets]
     total = 1
     for choice in choices:
         total *= len(choice)
     if total > MOST_NAMES:
-        raise ValueError(f"{pattern!r} stands for {total} names, more than {MOST_NAMES}")
+        raise ValueError(f"{one_line(pattern, 60)} stands for {total} names, more than {MOST_NAMES}")
     return tuple(
         texts[0] + "".join(number + text for number, text in zip(numbers, texts[1:], strict=True))
         for numbers in product(*choices)
@@ -92,18 +94,19 @@ def _runs(numbers: Sequence[str]) -> list[str]:
 def _numbers(bracket: str) -> list[str]:
     """Given `01-03,07`, return 01, 02, 03, 07; ValueError when it cannot be read."""
     numbers: list[str] = []
+    quoted = f"[{one_line(bracket, 60)}]"
     for item in bracket.split(","):
         match = _ITEM.fullmatch(item.strip())
         if match is None:
-            raise ValueError(f"[{bracket}] is not a list of numbers and ranges such as [01-08,12]")
+            raise ValueError(f"{quoted} is not a list of numbers and ranges such as [01-08,12]")
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
-            raise ValueError(f"[{bracket}] runs backwards")
+            raise ValueError(f"{quoted} runs backwards")
         if int(last) - int(first) >= MOST_NAMES:
-            raise ValueError(f"[{bracket}] stands for more than {MOST_NAMES} names")
+            raise ValueError(f"{quoted} stands for more than {MOST_NAMES} names")
         width = _width(first)
         if last != str(int(last)).zfill(width):
-            raise ValueError(f"[{bracket}] has ends with different zeros in front; write [01-08]")
+            raise ValueError(f"{quoted} has ends with different zeros in front; write [01-08]")
         numbers += [str(number).zfill(width) for number in range(int(first), int(last) + 1)]
     return numbers
 

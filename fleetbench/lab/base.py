@@ -25,9 +25,19 @@ UNUSED_DAYS = 14
 
 # libnuma1 and libgomp1 are what vLLM's CPU build loads; libfaketime serves clock-skew tests.
 PACKAGES = (
-    "systemd systemd-sysv dbus libpam-systemd openssh-server iproute2 iputils-ping sudo ca-certificates procps dnf rpm "
-    "curl libnuma1 libgomp1 libfaketime nftables tzdata"
-).split()
+    *(
+        "systemd",
+        "systemd-sysv",
+        "dbus",
+        "libpam-systemd",
+        "openssh-server",
+        "sudo",
+        "ca-certificates",
+        "tzdata",
+    ),
+    *("iproute2", "iputils-ping", "nftables", "procps", "dnf", "rpm", "curl"),
+    *("libnuma1", "libgomp1", "libfaketime"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +96,15 @@ def ensure(settings: Settings, progress: Progress) -> Image:
 
 
 def _apt_proxy() -> str:
-    """Return this machine's apt proxy as an option for the new tree's apt, which does not read our settings."""
+    """Return this machine's apt proxy as an option for the new tree's apt, or nothing."""
     answer = run(["apt-config", "shell", "PROXY", "Acquire::http::Proxy"]).strip()
     proxy = answer.removeprefix("PROXY='").removesuffix("'")
     return f'Acquire::http::Proxy "{proxy}"' if proxy and proxy != answer else ""
 
 
-def _build(tree: Path, packages_repository: Path, packages: tuple[str, ...], mirror: Mirror, progress: Progress) -> None:
+def _build(
+    tree: Path, packages_repository: Path, packages: tuple[str, ...], mirror: Mirror, progress: Progress
+) -> None:
     downloads = tree.parent / "downloads"
     downloads.mkdir(exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=tree.parent, prefix="build-"))
@@ -130,7 +142,11 @@ def _build(tree: Path, packages_repository: Path, packages: tuple[str, ...], mir
                 process.wait()
                 raise
         if status != 0:
-            said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+            said = [
+                line
+                for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+                if line.strip()
+            ]
             raise LabError(
                 "the base image could not be built",
                 cause=said[-1] if said else f"status {status}",
@@ -142,7 +158,7 @@ def _build(tree: Path, packages_repository: Path, packages: tuple[str, ...], mir
 
 
 def _forget_unused(images: Path, keep: tuple[Path, ...]) -> None:
-    """Remove trees and repositories that no host uses and nobody asked for in two weeks, and broken builds."""
+    """Remove what no host uses and nobody asked for in two weeks, and broken builds."""
     mounted = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     for old in (*images.glob("base-*"), *images.glob("repository-*"), *images.glob("build-*")):
         if old in keep or not old.is_dir() or str(old) in mounted:

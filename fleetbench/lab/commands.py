@@ -37,7 +37,9 @@ def run(
         raise LabError(f"{argv[0]} could not be run to its end", cause=str(error)) from error
     if done.returncode not in accept:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise LabError(f"{' '.join(argv[:4])} ended with status {done.returncode}", cause=said[-1] if said else "")
+        raise LabError(
+            f"{' '.join(argv[:4])} ended with status {done.returncode}", cause=said[-1] if said else ""
+        )
     return done.stdout
 
 
@@ -46,7 +48,9 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.unlink(missing_ok=True)
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+    with os.fdopen(
+        os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8"
+    ) as file:
         file.write(text)
     partial.chmod(mode)  # the umask does not decide
     partial.replace(path)
@@ -55,7 +59,9 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 def mounts(below: Path) -> tuple[Path, ...]:
     """Return the mount points at or below a directory, the deepest first."""
     found = []
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+    for line in (
+        Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    ):
         point = Path(line.split(" ")[4].replace("\\040", " "))
         if point == below or below in point.parents:
             found.append(point)

@@ -7,7 +7,6 @@ which splits one interpreter over several packages and directories.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import subprocess
@@ -89,11 +88,8 @@ def candidates(minor: str, environ: Mapping[str, str], home: Path) -> tuple[Path
     name = f"python{minor}"
     pyenv = environ.get("PYENV_ROOT") or str(home / ".pyenv")
     standalone = environ.get("UV_PYTHON_INSTALL_DIR") or str(home / ".local/share/uv/python")
-    patterns = (
-        f"{glob.escape(pyenv)}/versions/{minor}*/bin/{name}",
-        f"{glob.escape(standalone)}/cpython-{minor}*/bin/{name}",
-    )
-    found = [Path(path) for pattern in patterns for path in sorted(glob.glob(pattern), reverse=True)]
+    found = sorted(Path(pyenv).glob(f"versions/{minor}*/bin/{name}"), reverse=True)
+    found += sorted(Path(standalone).glob(f"cpython-{minor}*/bin/{name}"), reverse=True)
     found += [Path(directory) / name for directory in environ.get("PATH", "").split(os.pathsep) if directory]
     found += [Path("/usr/local/bin") / name, Path("/usr/bin") / name]
     return tuple(dict.fromkeys(path for path in found if "/shims/" not in str(path)))
@@ -109,7 +105,9 @@ def describe(executable: Path) -> Interpreter | None:
         answer = json.loads(done.stdout) if done.returncode == 0 else {}
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return None
-    if not answer or not answer["final"] or answer["conda"]:  # conda links against its own libc-adjacent libraries
+    if (
+        not answer or not answer["final"] or answer["conda"]
+    ):  # conda links against its own libc-adjacent libraries
         return None
     return Interpreter(
         version=answer["version"],

@@ -36,7 +36,9 @@ def parse_owners(text: str) -> dict[str, str]:
     """Given the output of `dpkg -S`, return which package owns each path; diverted paths are skipped."""
     owners = {}
     for line in text.splitlines():
-        match = re.fullmatch(r"([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)?(?:, [^ :]+(?::[a-z0-9]+)?)*: (/.+)", line)
+        match = re.fullmatch(
+            r"([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)?(?:, [^ :]+(?::[a-z0-9]+)?)*: (/.+)", line
+        )
         if match is not None:
             owners[match[2]] = match[1]
     return owners

@@ -33,9 +33,19 @@ def _build_rpm(text: str, name: str, work: Path, packages: Path) -> None:
     file = work / f"{name}.spec"
     write(file, text)
     run(
-        ["rpmbuild", "-bb", "--quiet", "--define", f"_topdir {work}/top", "--define", f"_dbpath {work}/db"]
-        + ["--define", f"_rpmdir {packages}", "--define", f"_tmppath {work}"]
-        + ["--define", "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm", str(file)],
+        [
+            *(
+                "rpmbuild",
+                "-bb",
+                "--quiet",
+                "--define",
+                f"_topdir {work}/top",
+                "--define",
+                f"_dbpath {work}/db",
+            ),
+            *("--define", f"_rpmdir {packages}", "--define", f"_tmppath {work}"),
+            *("--define", "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm", str(file)),
+        ],
         timeout_s=600,
     )
 

@@ -1,4 +1,4 @@
-"""Where a lab lives: its name, its network and its directories, all derived from two environment variables."""
+"""Where a lab lives: its name, its network and its directories, from three environment variables."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def derived_subnet(name: str) -> str:
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read `FLEETBENCH_LAB`, `FLEETBENCH_LAB_SUBNET` and `FLEETBENCH_CACHE`; UsageError when one is unusable."""
+    """Read `FLEETBENCH_LAB`, `FLEETBENCH_LAB_SUBNET`, `FLEETBENCH_CACHE`; UsageError for unusable ones."""
     variables = os.environ if environ is None else environ
     name = variables.get("FLEETBENCH_LAB") or "lab"
     if re.fullmatch(r"[a-z][a-z0-9-]{0,9}", name) is None or name == "images":
@@ -109,7 +109,11 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
     if re.fullmatch(r"198\.1[89]\.\d{1,3}", subnet) is None or int(subnet.rpartition(".")[2]) > 255:
         raise UsageError(f"FLEETBENCH_LAB_SUBNET is {subnet!r}", next_step="use for example 198.18.7")
     home = variables.get("FLEETBENCH_CACHE")
-    cache = Path(home) if home else Path(variables.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fleetbench"
+    cache = (
+        Path(home)
+        if home
+        else Path(variables.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fleetbench"
+    )
     if not cache.is_absolute() or re.search(r"[\s,:\\]", str(cache)):
         # The overlay file system separates its options by commas and its layers by colons.
         raise UsageError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """A package archive: `url` is empty when apt's sources name none, which leaves the choice to mmdebstrap."""
+    """A package archive: without a `url` mmdebstrap chooses the distribution's default."""
 
     suite: str
     url: str = ""
@@ -42,11 +42,17 @@ def parse_deb822(text: str) -> tuple[Source, ...]:
     for stanza in re.split(r"\n\s*\n", text):
         lines = [line for line in stanza.splitlines() if not line.startswith("#")]
         unfolded = re.sub(r"\n[ \t]+", " ", "\n".join(lines))
-        fields = {key.lower(): value.split() for key, value in re.findall(r"^([\w-]+):[ \t]*(.*)$", unfolded, re.M)}
+        fields = {
+            key.lower(): value.split() for key, value in re.findall(r"^([\w-]+):[ \t]*(.*)$", unfolded, re.M)
+        }
         enabled = fields.get("enabled", ["yes"]) != ["no"]
         if enabled and "deb" in fields.get("types", ()):
             found += [
-                Source(url=url, suites=tuple(fields.get("suites", ())), components=tuple(fields.get("components", ())))
+                Source(
+                    url=url,
+                    suites=tuple(fields.get("suites", ())),
+                    components=tuple(fields.get("components", ())),
+                )
                 for url in fields.get("uris", ())
             ]
     return tuple(found)

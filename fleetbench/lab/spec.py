@@ -62,7 +62,10 @@ def python(interpreter: Interpreter, stage: Path, present: frozenset[str]) -> st
     same = "= %{version}-%{release}"
     wheels = f"/usr/lib/{name}/ensurepip/_bundled" if not interpreter.debian else "/usr/share/python-wheels"
     pip = f"/usr/lib/{name}/site-packages/pip" in present
-    libs = [f"/usr/lib/{name}", *sorted(path for path in present if path.startswith("/usr/lib/lib") and ".so." in path)]
+    libs = [
+        f"/usr/lib/{name}",
+        *sorted(path for path in present if path.startswith("/usr/lib/lib") and ".so." in path),
+    ]
     exclude = [f"/usr/lib/{name}/site-packages/*"] if pip else []
     exclude += [f"/usr/lib/{name}/config-{minor}-*"] if f"/usr/lib/{name}/config" in present else []
     exclude += [] if interpreter.debian else [wheels]
@@ -82,7 +85,9 @@ def python(interpreter: Interpreter, stage: Path, present: frozenset[str]) -> st
         _section("pip", f"pip for Python {minor}", f"{name} {same}") if pip else "",
         f"%install\nmkdir -p %{{buildroot}}\ncp -a {stage}/. %{{buildroot}}/\n",
         f"%files\n/usr/bin/{name}\n",
-        "%files libs\n" + "".join(f"{path}\n" for path in libs) + "".join(f"%exclude {path}\n" for path in exclude),
+        "%files libs\n"
+        + "".join(f"{path}\n" for path in libs)
+        + "".join(f"%exclude {path}\n" for path in exclude),
         f"%files pip-wheel\n{wheels}\n",
         "%files devel\n" + "".join(f"{path}\n" for path in devel),
         f"%files pip\n/usr/bin/pip{minor}\n/usr/lib/{name}/site-packages/*\n" if pip else "",

@@ -1,4 +1,4 @@
-"""Copy an interpreter's files to where they belong on a host, below a directory: the content of its packages."""
+"""Copy an interpreter's files below a directory as they belong on a host: the content of its packages."""
 
 from __future__ import annotations
 
@@ -48,8 +48,21 @@ def stage(interpreter: Interpreter, libraries: Libraries, directory: Path) -> fr
         _relocate(usr, str(interpreter.prefix))
     # A hash that is never checked: file times change on their way through RPM and overlay layers.
     run(
-        [str(interpreter.executable), "-I", "-m", "compileall", "-q", "-j2"]
-        + ["-s", str(directory), "-p", "/", "--invalidation-mode", "unchecked-hash", str(stdlib)],
+        [
+            *(
+                str(interpreter.executable),
+                "-I",
+                "-m",
+                "compileall",
+                "-q",
+                "-j2",
+                "-s",
+                str(directory),
+                "-p",
+                "/",
+            ),
+            *("--invalidation-mode", "unchecked-hash", str(stdlib)),
+        ],
         timeout_s=600,
         accept=(0, 1),  # 1: a file is broken on purpose (lib2to3's test data)
     )
@@ -103,8 +116,16 @@ def _relocate(usr: Path, prefix: str) -> None:
 def _present(usr: Path, interpreter: Interpreter) -> frozenset[str]:
     """Return the paths that package lists are made of, beginning with /usr."""
     root = usr.parent
-    places = [*usr.glob("bin/*"), *usr.glob("lib/lib*.so*"), *usr.glob("lib/pkgconfig/*"), *usr.glob("include/*python*")]
-    places += [*usr.glob(f"include/*/{interpreter.name}"), *usr.glob(f"lib/{interpreter.name}/site-packages/pip")]
+    places = [
+        *usr.glob("bin/*"),
+        *usr.glob("lib/lib*.so*"),
+        *usr.glob("lib/pkgconfig/*"),
+        *usr.glob("include/*python*"),
+    ]
+    places += [
+        *usr.glob(f"include/*/{interpreter.name}"),
+        *usr.glob(f"lib/{interpreter.name}/site-packages/pip"),
+    ]
     found = {"/" + str(path.relative_to(root)) for path in places}
     if any(usr.glob(f"lib/{interpreter.name}/config-{interpreter.minor}-*")):
         found.add(f"/usr/lib/{interpreter.name}/config")

@@ -5,26 +5,29 @@ The result of a trial always names host and GPUs, so two hosts of one kind are n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetbench.errors import NotPossible
 from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import Config, Device, GpuSet, Host, Model, Sweep, Trial
 from fleetbench.plan.candidates import candidates
+from fleetbench.preflight import units_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A host that takes part, with the GPUs it has (by index)."""
+    """A host that takes part: the GPUs it has (by index), what makes it like another, a port that is free."""
 
     host: Host
     gpus: GpuSet
     kind: str
+    port: int
 
     @classmethod
     def of(cls, host: Host, facts: HostFacts) -> Place:
         """Return the place that a host is. NotPossible when its GPUs cannot be seen."""
+        port = free_port(host, facts)
         if isinstance(facts.gpus, Missing):
             if host.build.device is not Device.CPU:
                 raise NotPossible(
@@ -33,19 +36,32 @@ class Place:
                     cause=facts.gpus.reason,
                     next_step="nvidia-smi (or rocm-smi) on the host has to work first",
                 )
-            return cls(host=host, gpus=GpuSet(), kind=f"cpu×{facts.cpus} {host.build.venv_name}")
+            return cls(host=host, gpus=GpuSet(), kind=f"cpu×{facts.cpus} {host.build.venv_name}", port=port)
         indices = tuple(sorted(gpu.index for gpu in facts.gpus))
         names = sorted(f"{gpu.name}/{gpu.memory_mib}" for gpu in facts.gpus)
-        return cls(host=host, gpus=GpuSet(indices), kind=f"{names} {host.build.venv_name}")
+        return cls(host=host, gpus=GpuSet(indices), kind=f"{names} {host.build.venv_name}", port=port)
 
 
-def trials(
-    sweep: Sweep, model: Model, places: Sequence[Place], port_of: Mapping[str, int]
-) -> tuple[Trial, ...]:
+def free_port(host: Host, facts: HostFacts) -> int:
+    """Return the first port for sweep units that nobody listens on. NotPossible when there is none."""
+    taken = set() if isinstance(facts.listeners, Missing) else {item.port for item in facts.listeners}
+    # A sweep unit that a killed controller left behind keeps its port: its trial goes on there.
+    ours = {unit.port for unit in units_of(facts).values() if unit.name.startswith("vllm-sweep-")}
+    first, last = host.sweep_ports
+    for port in range(first, last + 1):
+        if port not in taken or port in ours:
+            return port
+    raise NotPossible(
+        f"no port for a sweep unit is free between {first} and {last}",
+        host=host.name,
+        next_step="give the host other sweep_ports in hosts.toml",
+    )
+
+
+def trials(sweep: Sweep, model: Model, places: Sequence[Place]) -> tuple[Trial, ...]:
     """Given the places, return the trials in order, numbered from 1.
 
-    `port_of` gives each host's port for sweep units. Trials of one kind of host are dealt out in turn;
-    consecutive trials of a host are in order of size.
+    Trials of one kind of host are dealt out in turn; consecutive trials of a host are in order of size.
     """
     found: list[Trial] = []
     for kind in dict.fromkeys(place.kind for place in places):
@@ -57,7 +73,7 @@ def trials(
                     number=len(found) + 1,
                     host=place.host.name,
                     gpus=gpu_set(config, place.gpus),
-                    port=port_of[place.host.name],
+                    port=place.port,
                     config=config,
                     workloads=sweep.workloads,
                     repeats=sweep.repeats,

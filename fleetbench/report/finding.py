@@ -41,6 +41,11 @@ def finding(report: Report, metric: Metric) -> str:
     if None not in winners.values() and len(names) == 1:
         word = "highest" if metric.higher_is_better else "lowest"
         return f"{names.pop()} has the {word} {metric.title} in all {len(measured)} workloads"
+    if not names:
+        return (
+            f"No clear best {metric.title} in any of {len(measured)} workloads: "
+            "the leaders lie within each other's spread, or were measured once"
+        )
     parts = []
     for workload in measured:
         row = winners[workload]
@@ -64,7 +69,7 @@ def about_workload(rows: tuple[ReportRow, ...], metric: Metric) -> str:
         return f"{best.name}: {metric.title} {value}{others}"
     second = order[1].spreads[metric.key]
     word = "highest" if metric.higher_is_better else "lowest"
-    against = f"{_percent(first, second)} against {order[1].name}"
+    against = f"{_percent(first, second)} {order[1].name}"
     if min(first.count, second.count) < 2:
         return f"{best.name} measured {word} {metric.title}: {value}, {against} (one run, spread unknown)"
     if clear_winner(rows, metric) is None:
@@ -92,6 +97,6 @@ def brief(workload: Workload, among: tuple[Workload, ...]) -> str:
 
 def _percent(first: Spread, second: Spread) -> str:
     if not second.median:
-        return "not comparable"
+        return "not comparable with"
     change = (first.median / second.median - 1) * 100
-    return f"{change:+.1f} %" if abs(change) < 10 else f"{change:+.0f} %"
+    return f"{abs(change):.{1 if abs(change) < 10 else 0}f} % {'above' if change > 0 else 'below'}"

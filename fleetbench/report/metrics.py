@@ -14,7 +14,8 @@ class Metric:
     Attributes:
         key: vLLM's name in its result JSON, and the column's name in CSV.
         heading: for table columns. title: for charts and sentences, without the unit.
-        chart: whether it gets a chart of its own. table: whether it is a column on the terminal.
+        table: whether it is a column on the terminal.
+        headline: whether a sentence is said about it in the text.
     """
 
     key: str
@@ -22,8 +23,8 @@ class Metric:
     title: str
     unit: str
     higher_is_better: bool = False
-    chart: bool = True
     table: bool = True
+    headline: bool = True
 
     def of(self, result: BenchResult | None) -> float | None:
         """Return the metric's value in a result; None when it is unknown."""
@@ -45,11 +46,18 @@ class Metric:
         return f"{value:,.{decimals}f}"
 
 
-def _throughput(key: str, heading: str, title: str, unit: str) -> Metric:
-    return Metric(key=key, heading=heading, title=title, unit=unit, higher_is_better=True)
+def rounded(value: float | None) -> int | float | None:
+    """Return a value with the digits that a table needs: whole above 1000, else two after the point."""
+    if value is None:
+        return None
+    return round(value) if abs(value) >= 1000 else round(value, 2)
 
 
-def _latency(short: str, title: str, *, chart: bool = True, table: bool = True) -> tuple[Metric, Metric]:
+def _throughput(key: str, heading: str, title: str, unit: str, *, headline: bool = False) -> Metric:
+    return Metric(key=key, heading=heading, title=title, unit=unit, higher_is_better=True, headline=headline)
+
+
+def _latency(short: str, title: str, *, table: bool = True) -> tuple[Metric, Metric]:
     name = short.upper()
     return (
         Metric(
@@ -57,21 +65,21 @@ def _latency(short: str, title: str, *, chart: bool = True, table: bool = True) 
             heading=f"{name} p50 ms",
             title=f"median {title}",
             unit="ms",
-            chart=chart,
             table=table,
+            headline=table,
         ),
         Metric(
             key=f"p99_{short}_ms",
             heading=f"{name} p99 ms",
             title=f"p99 {title}",
             unit="ms",
-            chart=chart,
             table=table,
+            headline=short == "ttft",
         ),
     )
 
 
-OUTPUT = _throughput("output_throughput", "out tok/s", "output throughput", "tok/s")
+OUTPUT = _throughput("output_throughput", "out tok/s", "output throughput", "tok/s", headline=True)
 
 METRICS: tuple[Metric, ...] = (
     OUTPUT,

@@ -71,10 +71,10 @@ def as_table(blocks: Iterable[Block]) -> tuple[tuple[str, ...], list[tuple[objec
 def _side_by_side(rows: list[dict[str, object]]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     hidden = ("source", "first_line", "last_line", "problems")
     keys = [key for key in dict.fromkeys(key for row in rows for key in row) if key not in hidden]
-    known = [key for key in keys if any(row.get(key) is not None for row in rows)]
+    known = [key for key in keys if key == "failed" or any(row.get(key) is not None for row in rows)]
     cells = [[_text(row.get(key)) for key in known] for row in rows]
     widths = [max(map(len, column), default=0) for column in cells]
-    lines = [
+    lines: list[tuple[object, ...]] = [
         (key, *(column[n].rjust(width) for column, width in zip(cells, widths, strict=True)))
         for n, key in enumerate(known)
     ]

@@ -7,7 +7,7 @@ in SQLite, PostgreSQL and CSV.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -158,6 +158,15 @@ class MeasurementRow:
         return self.state is MeasurementState.FINISHED
 
 
+@dataclass(frozen=True, slots=True)
+class TrialCount:
+    """How many trials of a run are in a state."""
+
+    run_id: str
+    state: TrialState
+    count: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoanRow:
     """A persistent unit whose GPUs were borrowed, and in which state it was found.
@@ -185,3 +194,16 @@ class Judgement:
 
     verdict: Verdict
     reasons: tuple[str, ...] = field(default=())
+
+
+def as_json(value: object) -> Json:
+    """Given any of these values, return it as plain JSON, field names as keys; GPU sets as lists."""
+    if isinstance(value, GpuSet):
+        return list(value.indices)
+    if is_dataclass(value):
+        return {entry.name: as_json(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from fleetbench.errors import FleetbenchError
 from fleetbench.model import Failure, Trial, TrialState
 from fleetbench.results.database import reading, writing
 from fleetbench.results.records import document_of, failure_columns, loan_of, storable, trial_of
-from fleetbench.results.rows import Json, LoanRow, TrialRow
+from fleetbench.results.rows import Json, LoanRow, TrialCount, TrialRow
 from fleetbench.results.schema import LOANS, TRIALS
 from fleetbench.results.store_runs import RunTable
 
@@ -35,6 +35,17 @@ class TrialTable(RunTable):
         with reading(self._engine, "read the trials") as connection:
             statement = select(TRIALS).where(TRIALS.c.run_id == run_id).order_by(TRIALS.c.number)
             return tuple(trial_of(row) for row in connection.execute(statement).mappings())
+
+    def trial_counts(self) -> tuple[TrialCount, ...]:
+        """Return for each run how many of its trials are in each state."""
+        statement = select(TRIALS.c.run_id, TRIALS.c.state, func.count()).group_by(
+            TRIALS.c.run_id, TRIALS.c.state
+        )
+        with reading(self._engine, "count the trials") as connection:
+            return tuple(
+                TrialCount(run_id, TrialState(state), count)
+                for run_id, state, count in connection.execute(statement)
+            )
 
     def set_trial(
         self,

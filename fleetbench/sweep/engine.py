@@ -6,6 +6,7 @@ is returned, the run is marked as interrupted, and `--resume` continues it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from fleetbench.facts.values import HostFacts
 from fleetbench.model import GpuSet, Host, Model, TrialState
 from fleetbench.results.rows import RunRow, RunState, TrialRow
 from fleetbench.results.store import Store
+from fleetbench.service import lifecycle
 from fleetbench.sweep.loan import give_back, open_loan
 from fleetbench.sweep.trial import Bench, Ground, run_trial
 from fleetbench.transport.durable import DurableSession
@@ -40,6 +42,7 @@ class Engine:
     open_session: Callable[[Host], DurableSession]
     read_facts: Callable[[DurableSession, Host], HostFacts]
     said: Callable[[str, str], None]
+    stop: threading.Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def run_sweep(engine: Engine, run: RunRow) -> Exit:
             [engine.hosts[name] for name in names],
             lambda host: _on_host(engine, run, host, [row for row in rows if row.host == host.name]),
             done=lambda outcome: _report(engine, outcome),
+            stop=engine.stop,
         )
     except KeyboardInterrupt:
         store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
@@ -128,6 +132,7 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
             _stop_sweep_unit(session, row.port, said)
     finally:
         # Also after Ctrl-C and after a host was lost and found again: production comes first.
+        session.stop = None
         problems = give_back(
             engine.store,
             run.id,
@@ -145,8 +150,6 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
 
 
 def _stop_sweep_unit(session: DurableSession, port: int, said: Callable[[str], None]) -> None:
-    from fleetbench.service import lifecycle
-
     lifecycle.stop(session, f"vllm-sweep-{port}.service", said=said)
 
 

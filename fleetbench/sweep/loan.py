@@ -88,26 +88,35 @@ def give_back(
     for loan in store.loans(run_id, only_open=True):
         if loan.host != host.name:
             continue
-        unit = units_of(facts).get(loan.unit)
         try:
-            if unit is None or unit.port is None:
-                raise FleetbenchError(
-                    f"{loan.unit} is not there any more",
-                    host=host.name,
-                    next_step=f"invoke deploy --hosts {host.name} again",
-                )
-            said(f"giving back: starting {loan.unit}")
-            invocation = lifecycle.start(session, loan.unit)
-            ready = lifecycle.wait_ready(
-                session,
-                lifecycle.Target(unit=loan.unit, port=unit.port),
-                invocation=invocation,
-                timeout_s=ready_timeout_s,
-                said=said,
-            )
-            proof = f"completion after {ready.seconds:.0f} s: {ready.served.completion!r}"
+            proof = _serving_again(session, units_of(facts).get(loan.unit), loan.unit, ready_timeout_s, said)
             store.return_loan(run_id, host.name, loan.unit, proof)
             said(f"{loan.unit} serves again")
         except FleetbenchError as exc:
             problems.append(exc)
     return tuple(problems)
+
+
+def _serving_again(
+    session: DurableSession,
+    unit: Unit | None,
+    name: str,
+    ready_timeout_s: float,
+    said: Callable[[str], None],
+) -> str:
+    if unit is None or unit.port is None:
+        raise FleetbenchError(
+            f"{name} is not there any more",
+            host=session.host.name,
+            next_step=f"invoke deploy --hosts {session.host.name} … again",
+        )
+    said(f"giving back: starting {name}")
+    invocation = lifecycle.start(session, name)
+    ready = lifecycle.wait_ready(
+        session,
+        lifecycle.Target(unit=name, port=unit.port),
+        invocation=invocation,
+        timeout_s=ready_timeout_s,
+        said=said,
+    )
+    return f"completion after {ready.seconds:.0f} s: {ready.served.completion!r}"

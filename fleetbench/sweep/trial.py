@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fleetbench.bench.measure import Server, Task, keep_files, measure
-from fleetbench.compatibility import arch_list
 from fleetbench.deploy import CREDENTIAL, Wish, service_spec
 from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
-from fleetbench.facts.probe import to_json
+from fleetbench.facts.document import to_json
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import Failure, Host, Model, ServiceSpec, TrialState, Workload
 from fleetbench.preflight import refuse, units_of
@@ -78,14 +78,15 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     invocation = ""
     try:
         invocation = _serving(ground, row, spec, facts)
-        measure_all(store, row, bench, _server(ground, spec), spec, ground)
-        store.set_trial(row.run_id, row.number, state=TrialState.MEASURED)
-        return TrialState.MEASURED
+        measure_all(ground, row, bench, _server(ground, spec))
     except (NotReady, NotPossible, UsageError) as exc:
         failure = exc.failure if isinstance(exc, NotReady) and exc.failure else _as_failure(exc)
         store.set_trial(row.run_id, row.number, state=TrialState.FAILED, failure=failure)
         said(f"trial {row.number} failed: {failure.cause}")
         return TrialState.FAILED
+    else:
+        store.set_trial(row.run_id, row.number, state=TrialState.MEASURED)
+        return TrialState.MEASURED
     finally:
         _keep_journal(ground, evidence, spec, invocation)
 
@@ -93,22 +94,22 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
 def sweep_spec(ground: Ground, row: TrialRow, facts: HostFacts) -> ServiceSpec:
     """Return the spec of the sweep unit of a trial."""
     wish = Wish(model=ground.model, port=row.port, gpus=row.gpus, config=row.config)
-    return service_spec(ground.host, wish, facts, arch_list=arch_list(facts), persistent=False)
+    return service_spec(ground.host, wish, facts, persistent=False)
 
 
-def measure_all(
-    store: Store, row: TrialRow, bench: Bench, server: Server, spec: ServiceSpec, ground: Ground
-) -> None:
-    """Run every workload of a trial: a warm-up with another seed, then the repeats; finished ones are kept."""
-    invocation = _invocation(ground.session, spec.unit)
+def measure_all(ground: Ground, row: TrialRow, bench: Bench, server: Server) -> None:
+    """Run every workload of a trial: a warm-up with another seed, then the repeats; what is done is kept.
+
+    Raises NotReady with the cause as soon as the server is not the one any more that it was at the start.
+    """
+    session, said = ground.session, ground.said
+    invocation = _invocation(session, server.unit)
 
     def alive() -> None:
-        shown = ground.session.read(
-            ("systemctl", "show", spec.unit, "-P", "InvocationID", "-P", "ActiveState")
-        )
-        words = shown.stdout.split()
+        asked = ("systemctl", "show", server.unit, "-P", "InvocationID", "-P", "ActiveState")
+        words = session.read(asked).stdout.split()
         if invocation not in words or "active" not in words:
-            raise not_ready(ground.session, spec.unit, invocation)
+            raise not_ready(session, server.unit, invocation)
 
     for index, workload in enumerate(row.workloads):
         for kind, repeat in _order(row, bench):
@@ -124,21 +125,21 @@ def measure_all(
             )
             try:
                 found = measure(
-                    store,
+                    ground.store,
                     task,
                     server,
                     bench.client,
                     bench.session,
                     credential=CREDENTIAL,
-                    said=ground.said,
+                    said=said,
                     alive=alive,
                 )
             except NotReady as exc:
-                _finish_dead(store, task, exc)
+                _finish_dead(ground.store, task, exc)
                 raise
             speed = found.result.output_throughput if found.result else None
             shown = f"{speed:,.0f} output tok/s" if speed is not None else "no result"
-            ground.said(f"trial {row.number} {kind.value} {repeat}: {shown}, {found.verdict}")
+            said(f"trial {row.number} {kind.value} {repeat}: {shown}, {found.verdict}")
 
 
 def warm_up(workload: Workload) -> Workload:
@@ -221,13 +222,11 @@ def _finish_dead(store: Store, task: Task, exc: NotReady) -> None:
     )
 
 
-def _keep_journal(ground: Ground, evidence: object, spec: ServiceSpec, invocation: str) -> None:
-    from pathlib import Path
-
+def _keep_journal(ground: Ground, evidence: Path, spec: ServiceSpec, invocation: str) -> None:
     invocation = invocation or _invocation(ground.session, spec.unit)
     if invocation:
         journal = ground.session.read(bash(_JOURNAL, invocation), timeout_s=120)
-        keep_files(Path(str(evidence)), {"server.journal": journal.stdout.encode()})
+        keep_files(evidence, {"server.journal": journal.stdout.encode()})
 
 
 def _invocation(session: DurableSession, unit: str) -> str:

@@ -7,11 +7,12 @@ controller keeps asking until the host answers again, and gives up after `patien
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from fleetbench.errors import HostKeyRefused, NotReached
+from fleetbench.errors import HostKeyRefused, Interrupted, NotReached
 from fleetbench.model import Host
 from fleetbench.transport.base import CommandResult, Session
 
@@ -24,6 +25,7 @@ class DurableSession:
 
     A command that changes something is not repeated blindly: `run` raises `ConnectionLost` and the caller
     decides. `read`, `put` and `get` change nothing when they run twice, so they wait for the host instead.
+    Once the event `stop` is set (Ctrl-C reaches only the main thread), `read` raises Interrupted.
     """
 
     def __init__(
@@ -33,8 +35,10 @@ class DurableSession:
         *,
         patience_s: float = 300,
         said: Callable[[str], None] = lambda _: None,
+        stop: threading.Event | None = None,
     ) -> None:
         self.host = host
+        self.stop = stop
         self._opener = opener
         self._patience_s = patience_s
         self._said = said
@@ -52,16 +56,18 @@ class DurableSession:
             return session.run(argv, timeout_s=timeout_s, as_user=as_user)
 
     def read(self, argv: Sequence[str], *, timeout_s: float | None = None) -> CommandResult:
-        """Run a command that changes nothing; wait and repeat while the host cannot be reached."""
-        return self._patiently(lambda session: session.run(argv, timeout_s=timeout_s))
+        """Run a command that may run twice; wait and repeat while the host cannot be reached."""
+        if self.stop is not None and self.stop.is_set():
+            raise Interrupted("interrupted", host=self.host.name)
+        return self.patiently(lambda session: session.run(argv, timeout_s=timeout_s))
 
     def put(self, content: bytes, path: str, *, mode: int = 0o644, owner: str = "root:root") -> None:
         """Write a whole file atomically."""
-        self._patiently(lambda session: session.put(content, path, mode=mode, owner=owner))
+        self.patiently(lambda session: session.put(content, path, mode=mode, owner=owner))
 
     def get(self, path: str, *, as_user: str = "") -> bytes:
         """Return a file's content."""
-        return self._patiently(lambda session: session.get(path, as_user=as_user))
+        return self.patiently(lambda session: session.get(path, as_user=as_user))
 
     @contextlib.contextmanager
     def forward(self, port: int, address: str = "127.0.0.1") -> Iterator[int]:
@@ -86,7 +92,8 @@ class DurableSession:
             self.close()
             raise
 
-    def _patiently(self, call: Callable[[Session], T]) -> T:
+    def patiently(self, call: Callable[[Session], T]) -> T:
+        """Return what `call` returns for a connected session; repeat it while the host cannot be reached."""
         give_up = time.monotonic() + self._patience_s
         delay, quiet = 0.5, True
         while True:

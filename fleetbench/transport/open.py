@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from fleetbench.model import Host
@@ -21,7 +22,11 @@ def open_session(host: Host, timeouts: Timeouts | None = None) -> Session:
 
 
 def durable(
-    host: Host, *, patience_s: float = 300, said: Callable[[str], None] = lambda _: None
+    host: Host,
+    *,
+    patience_s: float = 300,
+    said: Callable[[str], None] = lambda _: None,
+    stop: threading.Event | None = None,
 ) -> DurableSession:
     """A session to a host that reconnects by itself. Nothing is connected before the first use."""
-    return DurableSession(host, lambda: open_session(host), patience_s=patience_s, said=said)
+    return DurableSession(host, lambda: open_session(host), patience_s=patience_s, said=said, stop=stop)

@@ -14,7 +14,6 @@ import logging
 import os
 import random
 import shlex
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -30,6 +29,7 @@ from fleetbench.inventory.ssh_options import proxy_arguments, resolve
 from fleetbench.model import Host
 from fleetbench.transport.base import CommandResult, Timeouts, bash, check, quote
 from fleetbench.transport.install import INSTALL_FILE, become
+from fleetbench.transport.tunnel import Channel, tunnel
 
 # sshd drops handshakes beyond MaxStartups (10:30:100 by default), a bastion sees them all.
 _handshakes = threading.BoundedSemaphore(8)
@@ -128,16 +128,15 @@ class SshSession:
     @contextlib.contextmanager
     def forward(self, port: int, address: str = "127.0.0.1") -> Iterator[int]:
         """Give a loopback port of the controller that leads to `address`:`port` as the host sees it."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            local = probe.getsockname()[1]
-        try:
-            with self._connection.forward_local(local, remote_port=port, remote_host=address):
-                yield local
-        except _LOST as exc:
-            raise ConnectionLost(
-                f"cannot reach port {port}", host=self.host.name, cause=_reason(exc)
-            ) from exc
+
+        def channel() -> Channel:
+            opened: Channel = self._connection.transport.open_channel(
+                "direct-tcpip", (address, port), ("127.0.0.1", 0), timeout=self._timeouts.channel_s
+            )
+            return opened
+
+        with tunnel(channel) as local:
+            yield local
 
     def close(self) -> None:
         """Close the connection; a broken one is closed without a word."""

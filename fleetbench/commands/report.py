@@ -1,0 +1,82 @@
+"""`fleetbench report`: one run as a table on the terminal, and as files with charts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fleetbench import console
+from fleetbench.errors import one_line
+
+if TYPE_CHECKING:
+    from fleetbench.report.summary import Report
+
+FORMATS = ("table", "markdown", "json", "csv")
+
+
+@click.command()
+@click.argument("run", metavar="RUN|latest", default="latest")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Directory for the files; default: report/ in the run's directory.",
+)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+def report(run: str, output: Path | None, form: str) -> None:
+    """Report on a run: every configuration, measured or failed, with its verdict.
+
+    Prints the report and writes report.md, summary.csv, measurements.csv and charts/*.png. RUN is an id,
+    the beginning of one, or `latest`. --format json and csv print one row for each workload of each
+    configuration, as in summary.csv.
+    """
+    from fleetbench.report.columns import summary_table
+    from fleetbench.report.csv_text import csv_text
+    from fleetbench.report.files import read_report, write_files
+    from fleetbench.results.store import open_store
+
+    with open_store(create=False) as store:
+        found = read_report(store, run)
+        directory = output or store.directory(found.run.id) / "report"
+    paths = write_files(found, directory)
+    if form == "json":
+        console.print_json(summary_table(found).objects())
+    elif form == "csv":
+        console.write(csv_text(summary_table(found)))
+    elif form == "markdown":
+        console.write(paths.markdown.read_text())
+    else:
+        _print(found)
+    charts = f", {len(paths.charts)} charts" if paths.charts else ""
+    console.progress(f"report: {paths.markdown} (with summary.csv, measurements.csv{charts})")
+
+
+def _print(found: Report) -> None:
+    from fleetbench.report.columns import terminal_table
+    from fleetbench.report.finding import finding
+    from fleetbench.report.metrics import METRICS
+
+    run = found.run
+    workload = f", {found.workloads[0].label}" if len(found.workloads) == 1 else ""
+    console.write(f"{run.id}: {one_line(run.repo or run.model)}{one_line(workload)} ({run.state.value})\n")
+    table = terminal_table(found)
+    console.print_table(table.columns, table.rows)
+    for trial in found.trials:
+        failure = trial.failure
+        if failure is not None:
+            name = next((row.name for row in found.rows if row.trial is trial), f"#{trial.number}")
+            console.write(f"\n{name}, {trial.state.value}: {one_line(failure.cause)}")
+            if failure.evidence:
+                console.write(f"  evidence: {one_line(failure.evidence)}")
+            if failure.advice:
+                console.write(f"  next:     {one_line(failure.advice)}")
+    for row in found.rows:
+        where = f"{row.name}, {row.workload.label}" if len(found.workloads) > 1 else row.name
+        for note in row.notes:
+            console.write(f"\n{one_line(where)}: {note}")
+    console.write("")
+    for metric in METRICS:
+        if metric.headline and any(row.valid and metric.key in row.spreads for row in found.rows):
+            console.write(f"- {finding(found, metric)}")

@@ -1,0 +1,152 @@
+"""`fleetbench runs`: what was measured so far, and one run in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from fleetbench import console
+from fleetbench.errors import one_line
+from fleetbench.model import TrialState
+
+if TYPE_CHECKING:
+    from fleetbench.report.columns import Cell
+    from fleetbench.results.rows import RunRow
+    from fleetbench.results.store import Store
+
+_form = click.option(
+    "--format", "form", type=click.Choice(console.FORMATS), default="table", show_default=True
+)
+
+
+@click.group(invoke_without_command=True)
+@_form
+@click.pass_context
+def runs(ctx: click.Context, form: str) -> None:
+    """List the stored runs, the newest first; `runs show RUN` shows one.
+
+    The store is in ./runs, or where FLEETBENCH_RUNS (directory) and FLEETBENCH_DB (database URL) say.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(form)
+
+
+@runs.command("list")
+@_form
+def list_runs(form: str) -> None:
+    """List the stored runs, the newest first."""
+    _list(form)
+
+
+def _list(form: str) -> None:
+    from fleetbench.results.store import open_store
+
+    columns = ("run", "kind", "state", "model", "hosts", "trials", "measured", "started", "ended", "note")
+    with open_store(create=False) as store:
+        total: dict[str, int] = {}
+        measured: dict[str, int] = {}
+        for found in store.trial_counts():
+            total[found.run_id] = total.get(found.run_id, 0) + found.count
+            if found.state is TrialState.MEASURED:
+                measured[found.run_id] = found.count
+        rows = [_run_cells(run, total, measured) for run in store.runs()]
+    if rows or form != "table":
+        _print(columns, rows, form)
+    else:
+        console.write("no runs yet: `invoke bench` or `invoke sweep` makes one")
+
+
+def _print(columns: tuple[str, ...], rows: list[tuple[Cell, ...]], form: str) -> None:
+    from fleetbench.report.columns import Table
+    from fleetbench.report.csv_text import csv_text
+
+    if form == "csv":
+        console.write(csv_text(Table(columns, tuple(rows))))
+    else:
+        console.print_rows(columns, rows, form=form)
+
+
+def _run_cells(run: RunRow, total: Mapping[str, int], measured: Mapping[str, int]) -> tuple[Cell, ...]:
+    return (
+        *(run.id, run.kind.value, run.state.value, one_line(run.model), one_line(" ".join(run.hosts))),
+        *(total.get(run.id, 0), measured.get(run.id, 0)),
+        *(run.created_at, run.ended_at or None, one_line(run.note) or None),
+    )
+
+
+@runs.command()
+@click.argument("run", metavar="RUN|latest")
+@_form
+def show(run: str, form: str) -> None:
+    """Show one run: its trials, what became of them, and what is on loan.
+
+    RUN is an id, the beginning of one, or `latest`.
+    """
+    from fleetbench.results.store import open_store
+
+    with open_store(create=False) as store:
+        row = store.run(run)
+        if form == "json":
+            console.print_json(_document(store, row))
+            return
+        columns, trials = _trials(store, row)
+        if form == "csv":
+            _print(columns, trials, form)
+            return
+        for name, value in _facts(store, row):
+            console.write(f"{name:<12}{one_line(value)}")
+        console.write("")
+        console.print_table(columns, trials)
+        open_loans = store.loans(row.id, only_open=True)
+        for loan in open_loans:
+            console.write(f"on loan     {loan.unit} on {one_line(loan.host)}, since {loan.taken_at}")
+        console.write(f"\nnext: fleetbench report {row.id}")
+
+
+def _facts(store: Store, row: RunRow) -> Iterator[tuple[str, str]]:
+    yield "run", row.id
+    yield "state", f"{row.state.value}: {row.note}" if row.note else row.state.value
+    yield "model", f"{row.model} ({row.repo})" if row.repo else row.model
+    if row.sweep:
+        yield "sweep", row.sweep
+    yield "hosts", " ".join(row.hosts)
+    yield "started", row.created_at
+    yield "ended", row.ended_at or "not yet"
+    yield "controller", row.controller
+    yield "files", str(store.directory(row.id))
+
+
+def _trials(store: Store, row: RunRow) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    columns = ("trial", "host", "configuration", "gpus", "state", "ready_s", "vllm", "measurements", "cause")
+    measurements = store.measurements(row.id)
+    cells: list[tuple[Cell, ...]] = []
+    for trial in store.trials(row.id):
+        finished = sum(found.finished for found in measurements if found.trial == trial.number)
+        failure = trial.failure
+        cells.append(
+            (
+                *(trial.number, one_line(trial.host), one_line(trial.config.label)),
+                *(
+                    "+".join(f"gpu{index}" for index in trial.gpus.indices) or None,
+                    trial.state.value,
+                    trial.ready_s,
+                ),
+                *(one_line(trial.vllm_version) or None, finished),
+                one_line(f"{failure.cause}: {failure.evidence}", 200) if failure else None,
+            )
+        )
+    return columns, cells
+
+
+def _document(store: Store, row: RunRow) -> dict[str, object]:
+    from fleetbench.results.rows import as_json
+
+    return {
+        "run": as_json(row),
+        "directory": str(store.directory(row.id)),
+        "trials": as_json(store.trials(row.id)),
+        "measurements": as_json(store.measurements(row.id)),
+        "loans": as_json(store.loans(row.id)),
+    }

@@ -1,0 +1,52 @@
+"""Put the GPU stand-ins on a host: nvidia-smi, or rocm-smi and amd-smi, and the file that describes its GPUs.
+
+A host without GPUs gets none of the commands, so that "command not found" is real there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from fleetbench.lab.commands import write
+
+PROGRAM = Path(__file__).with_name("smi")
+START = """\
+#!/usr/libexec/platform-python -I
+import sys
+
+sys.path.insert(0, "/usr/lib/lab")
+from smi.__main__ import main
+
+main()
+"""
+
+
+def gpus_text(spec: str) -> str:
+    """Given for example `driver=570.172.08 cuda=12.8|8x H100`, return the text of /etc/fake-gpus."""
+    return "\n".join(line.strip() for line in spec.split("|")) + "\n" if spec.strip() else ""
+
+
+def commands(spec: str) -> tuple[str, ...]:
+    """Return the commands that a host with these GPUs has."""
+    if not spec.strip():
+        return ()
+    return ("rocm-smi", "amd-smi") if "MI" in spec.upper().replace("MIG", "") else ("nvidia-smi",)
+
+
+def install(root: Path, spec: str) -> None:
+    """Write the stand-ins below `root`, a host's own layer or its mounted file system."""
+    if not spec.strip():
+        return
+    write(root / "etc/fake-gpus", gpus_text(spec))
+    library = root / "usr/lib/lab/smi"
+    library.mkdir(parents=True, exist_ok=True)
+    for module in PROGRAM.glob("*.py"):
+        shutil.copyfile(module, library / module.name)
+    start = root / "usr/lib/lab/fake-smi"
+    write(start, START, 0o755)
+    for name in commands(spec):
+        link = root / "usr/bin" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to("../lib/lab/fake-smi")

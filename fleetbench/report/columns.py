@@ -1,0 +1,174 @@
+"""A report as columns and cells: narrow for a terminal and Markdown, wide for CSV and JSON.
+
+The wide columns are made for csvkit: snake_case names, units in the name, None for what is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fleetbench.errors import one_line
+from fleetbench.model import Workload
+from fleetbench.report.metrics import METRICS, rounded
+from fleetbench.report.summary import Report, ReportRow
+from fleetbench.results.rows import MeasurementRow, TrialRow
+from fleetbench.results.values import BenchResult
+
+Cell = None | bool | int | float | str
+
+STATISTICS = ("mean", "median", "std", "p90", "p95", "p99")
+LATENCY_KEYS = tuple(
+    f"{statistic}_{name}_ms" for name in ("ttft", "tpot", "itl", "e2el") for statistic in STATISTICS
+)
+RESULT_KEYS = (
+    "completed",
+    "failed",
+    "duration",
+    "total_input_tokens",
+    "total_output_tokens",
+    "request_throughput",
+    "request_goodput",
+    "output_throughput",
+    "total_token_throughput",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Column names and rows of cells; None is unknown."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def objects(self) -> list[dict[str, Cell]]:
+        """Return the rows as JSON-able objects."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+def terminal_table(report: Report) -> Table:
+    """Return the report for people: headline medians, spread, status."""
+    metrics = [
+        metric for metric in METRICS if metric.table and any(metric.key in row.spreads for row in report.rows)
+    ]
+    several = len(report.workloads) > 1
+    columns = ["configuration", *(["workload"] if several else []), "status"]
+    for metric in metrics:
+        columns.append(metric.heading)
+        if metric is METRICS[0]:
+            columns += ["±%", "warm-up"]
+    rows = []
+    for row in report.rows:
+        cells: list[Cell] = [row.name, *([one_line(row.workload.label)] if several else []), row.status]
+        for metric in metrics:
+            found = row.spreads.get(metric.key)
+            cells.append(rounded(found.median) if found else None)
+            if metric is METRICS[0]:
+                cv = found.cv_percent if found else None
+                cells += [
+                    None if cv is None else round(cv, 1),
+                    rounded(row.warmup_output_throughput),
+                ]
+        rows.append(tuple(cells))
+    return Table(tuple(columns), tuple(rows))
+
+
+def summary_table(report: Report) -> Table:
+    """Return the report for programs: one row for each workload of each trial."""
+    columns = (
+        *("run", "trial", "host", "model", "configuration"),
+        *_SETTINGS,
+        "workload_index",
+        *_WORKLOAD,
+        *("state", "verdict", "repeats_counted", "repeats_asked", "ready_s", "vllm_version"),
+        *(f"{metric.key}{suffix}" for metric in METRICS for suffix in ("", "_min", "_max", "_cv_percent")),
+        "output_throughput_per_gpu",
+        "warmup_output_throughput",
+        *("failure_kind", "failure_cause", "failure_evidence", "failure_advice", "notes"),
+    )
+    return Table(columns, tuple(tuple(_summary_cells(report, row)) for row in report.rows))
+
+
+def measurement_table(report: Report) -> Table:
+    """Return every measurement, warm-ups and invalid ones too: one row each."""
+    trials = {trial.number: trial for trial in report.trials}
+    columns = (
+        *("run", "trial", "host", "model", "configuration"),
+        *_SETTINGS,
+        "workload_index",
+        *_WORKLOAD,
+        "vllm_version",
+        *("kind", "repeat", "attempt", "seed", "client", "state", "exit_status", "verdict", "reasons"),
+        *RESULT_KEYS,
+        *LATENCY_KEYS,
+        *("started_at", "ended_at", "unit", "directory"),
+    )
+    return Table(
+        columns,
+        tuple(tuple(_measurement_cells(report, trials[row.trial], row)) for row in report.measurements),
+    )
+
+
+# Column name -> value, so that names and cells cannot get out of step.
+_SETTINGS: dict[str, Callable[[TrialRow], Cell]] = {
+    "tp": lambda trial: trial.config.tp,
+    "dp": lambda trial: trial.config.dp,
+    "pp": lambda trial: trial.config.pp,
+    "ep": lambda trial: trial.config.ep,
+    "units": lambda trial: trial.config.units,
+    "gpu_count": lambda trial: trial.config.gpus,
+    "gpus": lambda trial: "+".join(f"gpu{index}" for index in trial.gpus.indices) or None,
+    "max_model_len": lambda trial: trial.config.max_model_len,
+    "serve_args": lambda trial: " ".join(trial.config.serve_args),
+}
+_WORKLOAD: dict[str, Callable[[Workload], Cell]] = {
+    "dataset": lambda workload: workload.dataset,
+    "input_len": lambda workload: workload.input_len,
+    "output_len": lambda workload: workload.output_len,
+    "num_prompts": lambda workload: workload.num_prompts,
+    "max_concurrency": lambda workload: workload.max_concurrency,
+    "request_rate": lambda workload: workload.request_rate,
+    "temperature": lambda workload: workload.temperature,
+}
+
+
+def _origin(report: Report, trial: TrialRow, index: int) -> Iterator[Cell]:
+    yield from (report.run.id, trial.number, trial.host, report.run.model, trial.config.label)
+    yield from (setting(trial) for setting in _SETTINGS.values())
+    yield index
+    yield from (part(trial.workloads[index]) for part in _WORKLOAD.values())
+
+
+def _summary_cells(report: Report, row: ReportRow) -> Iterator[Cell]:
+    trial, failure = row.trial, row.failure
+    yield from _origin(report, trial, row.workload_index)
+    yield from (trial.state.value, row.verdict and row.verdict.value, row.counted, trial.repeats)
+    yield from (trial.ready_s, trial.vllm_version)
+    for metric in METRICS:
+        found = row.spreads.get(metric.key)
+        parts: Sequence[Cell] = (None,) * 4
+        if found is not None:
+            parts = (found.median, found.minimum, found.maximum, found.cv_percent)
+        yield from (_rounded(part) for part in parts)
+    output = row.spreads.get("output_throughput")
+    yield _rounded(output.median / trial.config.gpus) if output else None
+    yield _rounded(row.warmup_output_throughput)
+    for name in ("kind", "cause", "evidence", "advice"):
+        yield getattr(failure, name) if failure else None
+    yield "; ".join(row.notes)
+
+
+def _measurement_cells(report: Report, trial: TrialRow, row: MeasurementRow) -> Iterator[Cell]:
+    result = row.result or BenchResult()
+    yield from _origin(report, trial, row.workload_index)
+    yield trial.vllm_version
+    yield from (row.kind.value, row.repeat, row.attempt, row.seed, row.client, row.state.value)
+    yield from (row.exit_status, row.verdict and row.verdict.value, "; ".join(row.reasons))
+    yield from (getattr(result, key) for key in RESULT_KEYS)
+    yield from (result.latencies.get(key) for key in LATENCY_KEYS)
+    yield from (row.started_at, row.ended_at, row.unit_name, row.directory)
+
+
+def _rounded(value: Cell) -> Cell:
+    """Six digits after the point: more are noise of the division, not of the measurement."""
+    return round(value, 6) if isinstance(value, float) else value

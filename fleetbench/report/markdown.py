@@ -1,0 +1,114 @@
+"""A report as Markdown: readable as text, rendered by any forge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fleetbench.errors import one_line
+from fleetbench.report.columns import Cell, terminal_table
+from fleetbench.report.finding import finding
+from fleetbench.report.metrics import METRICS
+from fleetbench.report.summary import Report, ReportRow
+
+SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+def escaped(cell: Cell) -> str:
+    """Return a cell as text that Markdown shows as it is, on one line."""
+    text = "–" if cell is None else f"{cell:,}" if isinstance(cell, int | float) else str(cell)
+    return SPECIAL.sub(r"\\\1", one_line(text, 300)).replace("&", "&amp;")
+
+
+def code(text: str) -> str:
+    """Return text as inline code, whatever backticks it holds."""
+    line = one_line(text)
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
+    return f"{fence} {line} {fence}"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """Return a Markdown table; columns of numbers are aligned to the right."""
+    right = [
+        bool(rows) and all(row[place] is None or isinstance(row[place], int | float) for row in rows)
+        for place in range(len(columns))
+    ]
+    lines = ["| " + " | ".join(escaped(column) for column in columns) + " |"]
+    lines.append("|" + "|".join(" ---: " if numbers else " --- " for numbers in right) + "|")
+    lines += ["| " + " | ".join(escaped(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def markdown(report: Report, charts: Sequence[tuple[str, str]] = ()) -> str:
+    """Given a report and its charts (path relative to the text, and finding), return the whole text."""
+    return "\n\n".join(filter(None, _parts(report, charts))) + "\n"
+
+
+def _parts(report: Report, charts: Sequence[tuple[str, str]]) -> Iterator[str]:
+    run = report.run
+    yield f"# {escaped(run.model)}: {run.kind.value} {escaped(run.id)}"
+    yield table(("what", "value"), list(_about(report)))
+    yield "## What the numbers say"
+    shown = [
+        metric for metric in METRICS if metric.headline and any(metric.key in r.spreads for r in report.rows)
+    ]
+    yield "\n".join(f"- {escaped(finding(report, metric))}" for metric in shown) or "Nothing was measured."
+    yield "## Results"
+    wide = terminal_table(report)
+    yield table(wide.columns, wide.rows)
+    yield (
+        "Each number is the median of the valid repeats (of the suspect ones where the status says so). "
+        "±% is the coefficient of variation, warm-up the output tok/s of the warm-up, which never counts. "
+        "p50 and p99 are over the requests of one repeat. "
+        "Minimum, maximum and more are in `summary.csv`, each measurement in `measurements.csv`."
+    )
+    yield from _failures(report)
+    yield from _notes(report)
+    if charts:
+        yield "## Charts"
+    yield from (f"![{escaped(sentence)}]({path})" for path, sentence in charts)
+
+
+def _about(report: Report) -> Iterator[tuple[str, Cell]]:
+    run = report.run
+    yield "run", run.id
+    yield "state", f"{run.state.value}: {run.note}" if run.note else run.state.value
+    yield "model", run.repo or run.model
+    yield "hosts", ", ".join(run.hosts)
+    yield "started, ended (UTC)", f"{run.created_at}, {run.ended_at or 'not ended'}"
+    versions = sorted({trial.vllm_version for trial in report.trials if trial.vllm_version})
+    yield "vLLM", ", ".join(versions) or "unknown"
+    if len(report.workloads) == 1:
+        yield "workload", report.workloads[0].label
+    counted = sum(row.valid for row in report.rows)
+    yield "rows", f"{len(report.rows)}, of which {counted} valid"
+    yield "fleetbench", run.fleetbench_version
+
+
+def _failures(report: Report) -> Iterator[str]:
+    failed = [trial for trial in report.trials if trial.failure is not None]
+    if failed:
+        yield "## What did not work"
+    names = {row.trial.number: row.name for row in report.rows}
+    for trial in failed:
+        failure = trial.failure
+        if failure is None:
+            continue
+        lines = [
+            f"- **{escaped(names.get(trial.number, ''))}** ({trial.state.value}): {escaped(failure.cause)}"
+        ]
+        if failure.evidence:
+            lines.append(f"  - evidence: {code(failure.evidence)}")
+        if failure.advice:
+            lines.append(f"  - next: {escaped(failure.advice)}")
+        yield "\n".join(lines)
+
+
+def _notes(report: Report) -> Iterator[str]:
+    noted: list[ReportRow] = [row for row in report.rows if row.notes]
+    if noted:
+        yield "## Notes"
+    several = len(report.workloads) > 1
+    for row in noted:
+        where = f"{row.name}, {row.workload.label}" if several else row.name
+        yield "\n".join([f"- {escaped(where)}", *(f"  - {escaped(note)}" for note in row.notes)])

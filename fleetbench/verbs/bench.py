@@ -1,0 +1,202 @@
+"""bench: measure a service that already runs, from its own host or from another one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+
+from fleetbench import console
+from fleetbench.bench.measure import Server
+from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError
+from fleetbench.facts.values import HostFacts, Unit
+from fleetbench.inventory import Inventory, find_host
+from fleetbench.inventory.ssh_options import resolve
+from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
+from fleetbench.preflight import units_of
+from fleetbench.results.rows import RunKind, RunRow, RunState
+from fleetbench.results.store import Store, open_store
+from fleetbench.sweep.trial import Bench, Ground, measure_all
+from fleetbench.transport.durable import DurableSession
+from fleetbench.units import served_by
+from fleetbench.verbs.common import Options, facts_of, say, session_to
+from fleetbench.verbs.measuring import PATIENCE_S
+
+
+def bench(
+    options: Options,
+    *,
+    port: int,
+    client: str,
+    workload: Workload,
+    repeats: int,
+    seed: int,
+    limit_s: float,
+    warmup: bool,
+    resume: str,
+    new: bool,
+) -> Exit:
+    """Measure the service on a port of one host; an interrupted run of the same work is continued."""
+    inventory = options.load()
+    with open_store() as store:
+        if resume:
+            run = store.run(resume)
+            if run.kind is not RunKind.BENCH:
+                raise UsageError(f"run {run.id} is a sweep", next_step=f"invoke sweep --resume {run.id}")
+            return _finish(store, inventory, store.claim_run(run.id))
+        hosts = options.chosen(inventory)
+        if len(hosts) != 1:
+            raise UsageError(
+                f"bench measures one service, {len(hosts)} hosts are chosen", next_step="name one host"
+            )
+        host = hosts[0]
+        session = session_to(host)
+        try:
+            facts = facts_of(session, host)
+        finally:
+            session.close()
+        unit = _running_unit(host, facts, port)
+        model, served, config = served_by(_text_of(host, facts, unit))
+        asked = [host.name, port, client, asdict(workload), repeats, seed, unit.spec]
+        fingerprint = hashlib.sha256(json.dumps(asked, default=str).encode()).hexdigest()[:16]
+        name = served or model.rstrip("/").rpartition("/")[2]
+        unfinished = store.find_unfinished(
+            kind=RunKind.BENCH, hosts=[host.name], model=name, fingerprint=fingerprint
+        )
+        if unfinished is not None and not new:
+            console.progress(
+                f"continuing run {unfinished.id}, started {unfinished.created_at} (--new starts afresh)"
+            )
+            return _finish(store, inventory, store.claim_run(unfinished.id))
+        trial = Trial(
+            number=1,
+            host=host.name,
+            gpus=GpuSet.parse(unit.gpus),
+            port=port,
+            config=config,
+            workloads=(workload,),
+            repeats=repeats,
+        )
+        run = store.create_run(
+            kind=RunKind.BENCH,
+            model=name,
+            repo=model,
+            hosts=[host.name],
+            arguments={
+                "client": client,
+                "seed": seed,
+                "limit_s": limit_s,
+                "warmup": warmup,
+                "served": served,
+                "unit": unit.name,
+            },
+            fingerprint=fingerprint,
+        )
+        store.add_trials(run.id, [trial])
+        return _finish(store, inventory, run)
+
+
+def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
+    row = store.trials(run.id)[0]
+    host = find_host(inventory, row.host)
+    arguments = run.arguments
+    client = find_host(inventory, str(arguments.get("client") or row.host))
+    session = session_to(host, patience_s=PATIENCE_S)
+    apart = client.name != host.name
+    client_session = session_to(client, patience_s=PATIENCE_S) if apart else session
+    said = say(host)
+    server = Server(
+        host=host,
+        address=address_of(host) if apart else "127.0.0.1",
+        port=row.port,
+        model=run.repo,
+        served_name=str(arguments.get("served") or ""),
+        unit=str(arguments.get("unit") or ""),
+    )
+
+    def facts(through: DurableSession) -> HostFacts:
+        return facts_of(through, host)
+
+    ground = Ground(
+        store=store,
+        host=host,
+        model=Model(name=run.model, repo=run.repo),
+        session=session,
+        read_facts=facts,
+        borrowed=(),
+        ready_timeout_s=60,
+        said=said,
+    )
+    said(f"run {run.id}: {row.config.label} on GPU {row.gpus or '–'}, client {client.name}")
+    try:
+        now = facts(session)
+        unit = _running_unit(host, now, row.port)
+        store.set_trial(
+            run.id,
+            row.number,
+            state=TrialState.RUNNING,
+            unit_name=unit.name,
+            unit_text=_text_of(host, now, unit),
+            spec_hash=unit.spec,
+            vllm_version=host.build.version,
+        )
+        measure_all(
+            ground,
+            row,
+            Bench(
+                client=client,
+                session=client_session,
+                seed=int(str(arguments.get("seed") or 1)),
+                limit_s=float(str(arguments.get("limit_s") or 7200)),
+                warmup=bool(arguments.get("warmup", True)),
+            ),
+            server,
+        )
+    except KeyboardInterrupt:
+        store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
+        console.progress(f"the client runs on; continue with: invoke bench --resume {run.id}")
+        raise
+    except FleetbenchError as exc:
+        store.set_run_state(run.id, RunState.INTERRUPTED, exc.what)
+        raise
+    finally:
+        session.close()
+        client_session.close()
+    store.set_trial(run.id, row.number, state=TrialState.MEASURED)
+    store.set_run_state(run.id, RunState.DONE)
+    console.write(f"fleetbench report {run.id}")
+    return Exit.OK
+
+
+def address_of(host: Host) -> str:
+    """Return the address under which another host's client reaches a host."""
+    return host.address or resolve(host).hostname
+
+
+def _running_unit(host: Host, facts: HostFacts, port: int) -> Unit:
+    for unit in units_of(facts).values():
+        if unit.port == port and unit.running:
+            return unit
+    there = ", ".join(f"{u.name} ({u.active})" for u in units_of(facts).values()) or "none"
+    raise NotPossible(
+        f"no service of ours runs on port {port}",
+        host=host.name,
+        cause=f"vLLM units there: {there}",
+        next_step=f"invoke deploy --hosts {host.name} --port {port} …",
+    )
+
+
+def _text_of(host: Host, facts: HostFacts, unit: Unit) -> str:
+    file = facts.files.get(unit.fragment)
+    if file is None or file.text is None:
+        raise NotPossible(f"cannot read {unit.fragment or unit.name}", host=host.name)
+    return file.text
+
+
+def with_concurrency(workload: Workload, text: str) -> Workload:
+    """Return the workload with `--concurrency`; empty means open loop (all at once, or at a rate)."""
+    if not text:
+        return replace(workload, max_concurrency=None)
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--concurrency {text!r} is no number", next_step="a number from 1 up")
+    return replace(workload, max_concurrency=int(text))

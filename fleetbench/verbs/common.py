@@ -1,0 +1,90 @@
+"""What all verbs share: the options, the inventory, the facts of a host, and one place for errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from fleetbench import console, fleet
+from fleetbench.deploy import CREDENTIAL
+from fleetbench.errors import Exit, FleetbenchError, UsageError
+from fleetbench.facts import probe
+from fleetbench.facts.values import HostFacts
+from fleetbench.inventory import Inventory, default_directory, load, select
+from fleetbench.model import Host
+from fleetbench.transport.durable import DurableSession
+from fleetbench.transport.open import durable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options that every verb takes."""
+
+    hosts: str = ""
+    inventory: str = ""
+    parallel: int = 16
+    check: bool = False
+    yes: bool = False
+    form: str = "table"
+    debug: bool = False
+
+    def load(self) -> Inventory:
+        """Read the inventory directory."""
+        return load(Path(self.inventory) if self.inventory else default_directory())
+
+    def chosen(self, inventory: Inventory) -> tuple[Host, ...]:
+        """Return the hosts that `--hosts` means; UsageError without it."""
+        if not self.hosts:
+            raise UsageError("no hosts given", next_step="--hosts NAME, a list, h100-[01-08] or @group")
+        return select(inventory, self.hosts)
+
+
+def guarded(options: Options, verb: Callable[[], Exit]) -> NoReturn:
+    """Run a verb and leave with its exit status; errors become at most three lines."""
+    if options.form not in console.FORMATS:
+        console.error(UsageError(f"unknown format {options.form!r}", next_step="table, json or csv"))
+        raise SystemExit(Exit.FAILED)
+    try:
+        status = verb()
+    except KeyboardInterrupt:
+        console.error(FleetbenchError("interrupted"))
+        raise SystemExit(Exit.INTERRUPTED) from None
+    except FleetbenchError as exc:
+        console.error(exc, debug=options.debug)
+        raise SystemExit(exc.exit_status) from None
+    except BrokenPipeError:
+        raise SystemExit(Exit.FAILED) from None
+    except Exception as exc:
+        console.error(exc, debug=options.debug)
+        raise SystemExit(Exit.FAILED) from None
+    raise SystemExit(status)
+
+
+def session_to(host: Host, *, patience_s: float = 60, stop: threading.Event | None = None) -> DurableSession:
+    """Return a session to a host that reports its troubles on the console."""
+    return durable(
+        host, patience_s=patience_s, said=lambda text: console.progress(text, host=host.name), stop=stop
+    )
+
+
+def facts_of(session: DurableSession, host: Host, paths: Sequence[str] = ()) -> HostFacts:
+    """Read a host's facts: always the unit files, the venv link and the credential, and `paths` beside."""
+    wanted = (CREDENTIAL, host.venv_link, *paths)
+    return session.patiently(lambda inner: probe.read(inner, paths=wanted))
+
+
+def say(host: Host) -> Callable[[str], None]:
+    """Return a function that writes progress lines of a host."""
+    return lambda text: console.progress(text, host=host.name)
+
+
+def print_failures(outcomes: Sequence[fleet.HostOutcome[object]], options: Options) -> None:
+    """Write the error of each host that failed or was not reached, and name those that were not tried."""
+    for outcome in outcomes:
+        if outcome.error is not None:
+            console.error(outcome.error, debug=options.debug)
+        elif outcome.status is fleet.Status.NOT_TRIED:
+            console.error(FleetbenchError("not tried: too many hosts failed before", host=outcome.host.name))

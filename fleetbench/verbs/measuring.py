@@ -1,0 +1,165 @@
+"""bench and sweep: numbers from real servers, stored with their evidence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from fleetbench import console, fleet
+from fleetbench.errors import Exit, NotPossible, UsageError
+from fleetbench.inventory import Inventory, find_host, find_model, find_sweep
+from fleetbench.model import Host, Model, Sweep, Trial, TrialState
+from fleetbench.plan.schedule import Place, trials
+from fleetbench.results.rows import RunKind, RunRow
+from fleetbench.results.store import Store, open_store
+from fleetbench.sweep.engine import Engine, run_sweep
+from fleetbench.transport.durable import DurableSession
+from fleetbench.verbs.common import Options, facts_of, print_failures, session_to
+
+PATIENCE_S = 900
+
+
+def sweep(
+    options: Options,
+    *,
+    model: str,
+    sweep_name: str,
+    client: str,
+    resume: str,
+    repeats: int,
+    new: bool,
+) -> Exit:
+    """Measure the configurations of a sweep on the chosen hosts, or continue a run that was interrupted."""
+    inventory = options.load()
+    with open_store() as store:
+        if resume:
+            run = store.run(resume)
+            if run.kind is not RunKind.SWEEP:
+                raise UsageError(f"run {run.id} is no sweep", next_step=f"invoke bench --resume {run.id}")
+            return _finish(store, inventory, run)
+        if not model:
+            raise UsageError("no model given", next_step="--model NAME, from models.toml")
+        wanted = find_model(inventory, model)
+        named = find_sweep(inventory, sweep_name or wanted.sweep or "default")
+        named = replace(named, repeats=repeats) if repeats else named
+        hosts = options.chosen(inventory)
+        places = _places(hosts, options)
+        planned = trials(named, wanted, places)
+        if options.check:
+            _show_plan(planned, options)
+            return Exit.CHANGES_PENDING
+        arguments = _arguments(named, client)
+        fingerprint = _fingerprint(wanted, named, hosts, client)
+        unfinished = store.find_unfinished(
+            kind=RunKind.SWEEP, hosts=[h.name for h in hosts], model=wanted.name, fingerprint=fingerprint
+        )
+        if unfinished is not None and not new:
+            console.progress(
+                f"continuing run {unfinished.id}, started {unfinished.created_at} (--new starts afresh)"
+            )
+            return _finish(store, inventory, unfinished)
+        run = store.create_run(
+            kind=RunKind.SWEEP,
+            model=wanted.name,
+            repo=wanted.repo,
+            sweep=named.name,
+            hosts=[host.name for host in hosts],
+            arguments=arguments,
+            fingerprint=fingerprint,
+        )
+        store.add_trials(run.id, planned)
+        console.progress(f"run {run.id}: {len(planned)} trials on {', '.join(h.name for h in hosts)}")
+        return _finish(store, inventory, run)
+
+
+def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
+    """Work on a run until it is done; say where the results are and what to type next."""
+    run = store.claim_run(run.id)
+    arguments = run.arguments
+    stop = threading.Event()
+    client = str(arguments.get("client") or "")
+
+    def session(host: Host) -> DurableSession:
+        return session_to(host, patience_s=PATIENCE_S, stop=stop)
+
+    engine = Engine(
+        store=store,
+        hosts={name: find_host(inventory, name) for name in run.hosts},
+        model=find_model(inventory, run.model),
+        client=find_host(inventory, client) if client else None,
+        seed=_whole(arguments, "seed", 1),
+        ready_timeout_s=_real(arguments, "ready_timeout_s", 1800),
+        bench_timeout_s=_real(arguments, "bench_timeout_s", 7200),
+        warmup=bool(arguments.get("warmup", True)),
+        open_session=session,
+        read_facts=facts_of,
+        said=lambda text, host: console.progress(text, host=host),
+        stop=stop,
+    )
+    status = run_sweep(engine, run)
+    rows = store.trials(run.id)
+    done = sum(row.state is TrialState.MEASURED for row in rows)
+    console.progress(f"run {run.id}: {done} of {len(rows)} trials measured")
+    console.write(f"fleetbench report {run.id}")
+    return status
+
+
+def _places(hosts: Sequence[Host], options: Options) -> list[Place]:
+    def look(host: Host) -> Place:
+        session = session_to(host)
+        try:
+            return Place.of(host, facts_of(session, host))
+        finally:
+            session.close()
+
+    outcomes = fleet.on_each(hosts, look, parallel=options.parallel)
+    places = [outcome.value for outcome in outcomes if outcome.value is not None]
+    if len(hosts) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    print_failures(outcomes, options)
+    if len(places) < len(hosts):
+        missing = ", ".join(outcome.host.name for outcome in outcomes if outcome.value is None)
+        raise NotPossible(
+            "a sweep needs all its hosts",
+            cause=f"not usable: {missing}",
+            next_step="mend them, or leave them out of --hosts",
+        )
+    return places
+
+
+def _show_plan(planned: Sequence[Trial], options: Options) -> None:
+    columns = ("trial", "host", "gpus", "config", "workloads", "repeats")
+    rows = [
+        (t.number, t.host, str(t.gpus), t.config.label, "; ".join(w.label for w in t.workloads), t.repeats)
+        for t in planned
+    ]
+    console.print_rows(columns, rows, form=options.form)
+
+
+def _arguments(named: Sweep, client: str) -> dict[str, Any]:
+    return {
+        "client": client,
+        "seed": named.seed,
+        "ready_timeout_s": named.ready_timeout_s,
+        "bench_timeout_s": named.bench_timeout_s,
+        "warmup": True,
+    }
+
+
+def _fingerprint(model: Model, named: Sweep, hosts: Sequence[Host], client: str) -> str:
+    asked = [model.name, model.repo, asdict(named), [host.name for host in hosts], client]
+    return hashlib.sha256(json.dumps(asked, default=str, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _whole(arguments: Mapping[str, object], name: str, default: int) -> int:
+    value = arguments.get(name)
+    return value if isinstance(value, int) else default
+
+
+def _real(arguments: Mapping[str, object], name: str, default: float) -> float:
+    value = arguments.get(name)
+    return float(value) if isinstance(value, int | float) else default

@@ -1,0 +1,273 @@
+"""deploy, status, logs, restart, remove: the persistent services of the fleet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from fleetbench import console, deploy, fleet
+from fleetbench.apply import apply
+from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError, one_line
+from fleetbench.facts.values import HostFacts, Missing, Unit
+from fleetbench.inventory import find_model
+from fleetbench.model import Config, GpuSet, Host
+from fleetbench.operations.systemd import absent
+from fleetbench.preflight import refuse, units_of
+from fleetbench.service import lifecycle
+from fleetbench.service_log import phase
+from fleetbench.steps import Step, fold
+from fleetbench.transport.base import bash, check
+from fleetbench.transport.durable import DurableSession
+from fleetbench.units import render
+from fleetbench.verbs.common import Options, facts_of, print_failures, say, session_to
+
+VERIFY = r"""
+set -u
+directory=$(mktemp -d /run/fleetbench-verify.XXXXXX) || exit 73
+trap 'rm -rf -- "$directory"' EXIT
+cp -- "$1" "$directory/$2" && systemd-analyze verify "$directory/$2" 2>&1 >/dev/null | grep -F "$2"
+exit 0
+"""
+
+
+def deploy_service(
+    options: Options,
+    *,
+    model: str,
+    port: int,
+    gpus: str,
+    config: Config,
+    bind: str,
+    served_name: str,
+    open_firewall: bool,
+    timeout_s: float,
+) -> Exit:
+    """Install one service on each chosen host and wait until it serves."""
+    inventory = options.load()
+    try:
+        gpu_set = GpuSet.parse(gpus)
+    except ValueError as exc:
+        raise UsageError(f"--gpus {gpus!r} cannot be read", cause=str(exc), next_step="0,1 or 0-3") from exc
+    if not 1 <= port <= 65535:
+        raise UsageError(f"--port {port} is no port", next_step="a number from 1 to 65535")
+    wish = deploy.Wish(
+        model=find_model(inventory, model),
+        port=port,
+        gpus=gpu_set,
+        config=config,
+        bind=bind,
+        served_name=served_name,
+        open_firewall=open_firewall,
+        ready_timeout_s=timeout_s,
+    )
+    hosts = options.chosen(inventory)
+    outcomes = fleet.on_each(
+        hosts,
+        lambda host: _deploy_on(host, wish, options),
+        status_of=lambda status: status,
+        parallel=options.parallel,
+    )
+    print_failures(outcomes, options)
+    rows = [
+        (o.host.name, f"vllm-{port}", wish.model.name, gpus, config.label, o.status.value) for o in outcomes
+    ]
+    console.print_rows(("host", "unit", "model", "gpus", "config", "outcome"), rows, form=options.form)
+    return fleet.exit_status(outcomes)
+
+
+def _deploy_on(host: Host, wish: deploy.Wish, options: Options) -> fleet.Status:
+    session = session_to(host)
+    said = say(host)
+    try:
+        facts = facts_of(session, host)
+        spec = deploy.service_spec(host, wish, facts)
+        refuse(host, spec, facts)
+        outcome = deploy.plan(spec, facts, open_firewall=wish.open_firewall)
+        why = deploy.must_restart(spec, facts)
+        if not outcome.steps and not why:
+            said(f"{spec.unit}: no changes")
+            return fleet.Status.OK
+        for step in outcome.steps:
+            said(f"{'would ' if options.check else ''}{step.summary} ({step.reason})")
+            if options.check and step.diff:
+                console.write(f"# {host.name}\n{step.diff}")
+        if why:
+            said(f"{'would ' if options.check else ''}start {spec.unit} ({why})")
+        if options.check:
+            return fleet.Status.WOULD_CHANGE
+        _verify(session, host, spec.unit, render(spec))
+        before = deploy.previous(spec, facts)
+        try:
+            _apply(session, outcome.steps)
+            ready = deploy.bring_up(session, spec, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase)
+        except (FleetbenchError, KeyboardInterrupt) as exc:
+            undone = deploy.undo(session, spec, before, said=said)
+            if isinstance(exc, FleetbenchError):
+                raise deploy.failed(exc, undone) from None
+            raise
+        said(f"{spec.unit} serves {ready.served.models[0]} after {ready.seconds:.0f} s")
+        return fleet.Status.CHANGED
+    finally:
+        session.close()
+
+
+def _apply(session: DurableSession, steps: Sequence[Step]) -> None:
+    apply(session, steps, progress=lambda text: console.progress(text, host=session.host.name))
+
+
+def _verify(session: DurableSession, host: Host, unit: str, text: str) -> None:
+    """systemd-analyze exits 0 on misspelt keys, so its words decide; lines about other units do not count."""
+    source = f"/run/.fleetbench-{unit}"
+    session.put(text.encode(), source, mode=0o600)
+    said = check(session, bash(VERIFY, source, unit), timeout_s=60, what="cannot verify the unit").stdout
+    session.read(("rm", "-f", "--", source))
+    if said.strip():
+        raise NotPossible(
+            f"systemd does not accept {unit}",
+            host=host.name,
+            cause=said.splitlines()[0],
+            next_step="look at the unit with --check",
+        )
+
+
+def status(options: Options) -> Exit:
+    """Show the vLLM units of each chosen host."""
+    hosts = options.chosen(options.load())
+
+    def look(host: Host) -> HostFacts:
+        session = session_to(host)
+        try:
+            return facts_of(session, host)
+        finally:
+            session.close()
+
+    outcomes = fleet.on_each(hosts, look, parallel=options.parallel)
+    rows = []
+    for outcome in outcomes:
+        if outcome.value is None:
+            rows.append((outcome.host.name, "–", outcome.status.value, "", "", None, None, "", ""))
+            continue
+        for unit in sorted(units_of(outcome.value).values(), key=lambda unit: unit.name):
+            if unit.name.startswith("vllm-"):
+                rows.append(_status_row(outcome.host, unit))
+        if isinstance(outcome.value.units, Missing):
+            rows.append((outcome.host.name, "–", outcome.value.units.reason, "", "", None, None, "", ""))
+    columns = ("host", "unit", "state", "boot", "gpus", "port", "restarts", "spec", "note")
+    console.print_rows(columns, rows, form=options.form)
+    print_failures(outcomes, options)
+    return fleet.exit_status(outcomes)
+
+
+def _status_row(host: Host, unit: Unit) -> tuple[object, ...]:
+    note = ""
+    if unit.need_reload:
+        note = "file changed since daemon-reload"
+    elif unit.running and unit.running_spec != unit.spec:
+        note = "restart pending: the file is newer than the process"
+    elif unit.active == "failed":
+        note = f"{unit.result}, status {unit.exit_code}"
+    state = f"{unit.active}/{unit.sub}"
+    return (
+        host.name,
+        unit.name.removesuffix(".service"),
+        state,
+        unit.enabled,
+        unit.gpus,
+        unit.port,
+        unit.restarts,
+        unit.spec,
+        note,
+    )
+
+
+def restart(options: Options, *, port: int, timeout_s: float) -> Exit:
+    """Restart the service on a port of each chosen host, one host after the other; each has to answer."""
+
+    def again(host: Host) -> fleet.Status:
+        session, said = session_to(host), say(host)
+        try:
+            unit = _unit_on(host, facts_of(session, host), port)
+            lifecycle.stop(session, unit.name, said=said)
+            lifecycle.drain(
+                session, GpuSet.parse(unit.gpus), lambda s: facts_of(s, host), port=port, said=said
+            )
+            invocation = lifecycle.start(session, unit.name)
+            target = lifecycle.Target(unit=unit.name, port=port)
+            ready = lifecycle.wait_ready(
+                session, target, invocation=invocation, timeout_s=timeout_s, said=said, phase_of=phase
+            )
+            said(f"{unit.name} serves {ready.served.models[0]} after {ready.seconds:.0f} s")
+            return fleet.Status.CHANGED
+        finally:
+            session.close()
+
+    return _rolling(options, again)
+
+
+def remove(options: Options, *, port: int) -> Exit:
+    """Stop, disable and delete the service on a port of each chosen host."""
+
+    def gone(host: Host) -> fleet.Status:
+        session, said = session_to(host), say(host)
+        try:
+            facts = facts_of(session, host)
+            name = f"vllm-{port}.service"
+            outcome = fold(facts, absent(name, f"/etc/systemd/system/{name}"))
+            if not outcome.steps:
+                said(f"{name}: no changes")
+                return fleet.Status.OK
+            for step in outcome.steps:
+                said(f"{'would ' if options.check else ''}{step.summary}")
+            if options.check:
+                return fleet.Status.WOULD_CHANGE
+            _apply(session, outcome.steps)
+            return fleet.Status.CHANGED
+        finally:
+            session.close()
+
+    return _rolling(options, gone)
+
+
+def logs(options: Options, *, unit: str, port: int, lines: int, follow: bool) -> Exit:
+    """Show a unit's journal of one or several hosts; with `follow` until Ctrl-C."""
+    hosts = options.chosen(options.load())
+    name = unit or f"vllm-{port}.service"
+    sessions = {host.name: session_to(host) for host in hosts}
+    cursors: dict[str, str] = {}
+    try:
+        while True:
+            for host in hosts:
+                argv = ["journalctl", "-u", name, "-o", "short-iso", "--no-pager", "--show-cursor"]
+                argv += ["--after-cursor", cursors[host.name]] if host.name in cursors else ["-n", str(lines)]
+                result = sessions[host.name].read(argv, timeout_s=30)
+                text, _, cursor = result.stdout.rpartition("-- cursor: ")
+                cursors |= {host.name: cursor.strip()} if cursor.strip() else {}
+                label = f"[{host.name}] " if len(hosts) > 1 else ""
+                for line in text.splitlines():
+                    if not line.startswith("-- "):
+                        console.write(label + one_line(line, 4000))
+            if not follow:
+                return Exit.OK
+            time.sleep(1)
+    finally:
+        for session in sessions.values():
+            session.close()
+
+
+def _rolling(options: Options, work: Callable[[Host], fleet.Status]) -> Exit:
+    """One host after the other; after the first failure no further host is touched."""
+    hosts = options.chosen(options.load())
+    outcomes = fleet.on_each(hosts, work, status_of=lambda status: status, parallel=1, max_failures=0)
+    print_failures(outcomes, options)
+    rows = [(outcome.host.name, outcome.status.value) for outcome in outcomes]
+    console.print_rows(("host", "outcome"), rows, form=options.form)
+    return fleet.exit_status(outcomes)
+
+
+def _unit_on(host: Host, facts: HostFacts, port: int) -> Unit:
+    name = f"vllm-{port}.service"
+    unit = units_of(facts).get(name)
+    if unit is None or unit.load == "not-found":
+        there = ", ".join(sorted(n for n in units_of(facts) if n.startswith("vllm-"))) or "none"
+        raise NotPossible(f"{name} does not exist", host=host.name, cause=f"vLLM units there: {there}")
+    return unit

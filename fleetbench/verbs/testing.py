@@ -1,0 +1,100 @@
+"""test: the checks, then the tests tier by tier, each as far as this machine can run it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetbench import console
+from fleetbench.errors import Exit, UsageError
+from fleetbench.lab.requirements import install_requirements, missing_requirements
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """A group of tests: the marker expression that selects it, and what keeps it from running here."""
+
+    name: str
+    marker: str
+    obstacle: Callable[[], str] = lambda: ""
+
+
+def test(only: str) -> Exit:
+    """Run the checks and the tiers (all, or the one named) and return OK only when each of them passed."""
+    tiers = (
+        Tier(name="unit", marker="not lab and not e2e and not postgresql"),
+        Tier(name="postgresql", marker="postgresql", obstacle=_no_postgresql),
+        Tier(name="lab", marker="lab and not e2e", obstacle=_no_lab),
+        Tier(name="e2e", marker="e2e", obstacle=_no_lab),
+    )
+    chosen = [tier for tier in tiers if only in ("", tier.name)]
+    if not chosen:
+        names = ", ".join(tier.name for tier in tiers)
+        raise UsageError(f"no tier is called {only!r}", next_step=f"one of {names}")
+    failed = [] if only else [name for name, command in _checks() if not _passes(name, command)]
+    left_out: list[str] = []
+    for tier in chosen:
+        obstacle = tier.obstacle()
+        if obstacle:
+            left_out.append(f"{tier.name} ({obstacle})")
+            continue
+        pytest = [sys.executable, "-m", "pytest", "-q", "-m", tier.marker]
+        if not _passes(tier.name, pytest):
+            failed.append(tier.name)
+    for line in left_out:
+        console.progress(f"NOT RUN: {line}")
+    if failed:
+        console.progress(f"FAILED: {', '.join(failed)}")
+        return Exit.FAILED
+    console.progress(f"passed: {', '.join(t.name for t in chosen if not any(t.name in x for x in left_out))}")
+    return Exit.OK
+
+
+def _checks() -> list[tuple[str, list[str]]]:
+    python = sys.executable
+    return [
+        ("ruff check", [python, "-m", "ruff", "check", "."]),
+        ("ruff format", [python, "-m", "ruff", "format", "--check", "."]),
+        ("mypy", [python, "-m", "mypy"]),
+    ]
+
+
+def _passes(name: str, command: list[str]) -> bool:
+    console.progress(f"{name}: {' '.join(command[1:])}")
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    verdict = "passed" if done.returncode == 0 else f"failed (status {done.returncode})"
+    console.progress(f"{name}: {verdict} in {time.monotonic() - began:.0f} s")
+    return done.returncode == 0
+
+
+def _no_lab() -> str:
+    """Install what the lab needs where that is possible; say what keeps it from running otherwise."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if missing_requirements():
+        install_requirements()
+    missing = missing_requirements()
+    return f"missing: {', '.join(missing)}" if missing else ""
+
+
+def _no_postgresql() -> str:
+    if _has_postgresql():
+        return ""
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "postgresql"]):
+            subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
+    return "" if _has_postgresql() else "the distribution's PostgreSQL is not installed"
+
+
+def _has_postgresql() -> bool:
+    return bool(shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb")))

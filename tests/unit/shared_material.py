@@ -1,0 +1,31 @@
+"""Where material that lies beside the repository is, for tests that read it in place."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+
+def shared(*parts: str) -> Path:
+    """Return a path below the shared folder; the test is skipped where there is none."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"no {'/'.join(parts)} beside this repository")
+    return path
+
+
+def names(pattern: str) -> list[str]:
+    """Return the sorted relative names of shared files, for parametrize; empty where there are none."""
+    return sorted(str(path.relative_to(SHARED)) for path in SHARED.glob(pattern))
+
+
+def read(path: Path) -> str:
+    """Return a text as it was captured: carriage returns kept, .xz unpacked."""
+    content = path.read_bytes()
+    if path.suffix == ".xz":
+        content = lzma.decompress(content)
+    return content.decode("utf-8", "replace")

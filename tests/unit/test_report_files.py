@@ -1,0 +1,381 @@
+"""The report as files: Markdown, CSV for csvkit, charts; whole or not at all, whatever a host wrote."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_rows import CLOSED, SMALL, TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
+
+from fleetbench.cli import main
+from fleetbench.errors import FleetbenchError
+from fleetbench.model import Config, Failure, GpuSet, Trial, TrialState
+from fleetbench.report import charts
+from fleetbench.report.columns import Table, measurement_table, summary_table
+from fleetbench.report.csv_text import csv_text
+from fleetbench.report.files import write_files, write_report
+from fleetbench.report.markdown import code, escaped, markdown
+from fleetbench.report.metrics import OUTPUT
+from fleetbench.report.summary import Report, summarise
+from fleetbench.results.rows import MeasurementKind, RunKind, RunState, Verdict
+from fleetbench.results.store import Store, open_store
+
+HOSTILE = "=cmd|'/c calc'!A0 <script>alert(1)</script> | `x` [a](b) \"q\"\n# head\x1b[31m\x07"
+
+
+def example() -> Report:
+    trials = [
+        trial(1, Config()),
+        trial(2, Config(dp=2)),
+        trial(3, Config(tp=4), state=TrialState.FAILED, failure=TOO_LITTLE_MEMORY),
+    ]
+    return summarise(run(), trials, [*repeats(1, 100, 102, 101), *repeats(2, 190, 195, 192)])
+
+
+def hostile() -> Report:
+    failure = Failure(kind="x", cause=HOSTILE, evidence=HOSTILE, advice=HOSTILE)
+    trials = [
+        trial(1, Config(serve_args=(HOSTILE, "--x")), host=HOSTILE),
+        trial(2, Config(), state=TrialState.FAILED, failure=failure),
+    ]
+    rows = [measurement(1, 1, result(100), Verdict.VALID, HOSTILE)]
+    return summarise(run(model=HOSTILE, note=HOSTILE), trials, rows)
+
+
+def png_size(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def read_csv(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_summary_has_one_row_for_each_configuration_and_says_what_failed() -> None:
+    text = csv_text(summary_table(example()))
+    rows = read_csv(text)
+    assert len(text.splitlines()) == 4
+    assert [row["configuration"] for row in rows] == ["tp=1 dp=1", "tp=1 dp=2", "tp=4 dp=1"]
+    assert [row["verdict"] for row in rows] == ["valid", "valid", ""]
+    assert rows[1]["output_throughput"] == "192"
+    assert (rows[1]["output_throughput_min"], rows[1]["output_throughput_max"]) == ("190", "195")
+    assert rows[1]["output_throughput_per_gpu"] == "96.0"
+    assert rows[0]["warmup_output_throughput"] == "50.0"
+    assert rows[2]["failure_cause"] == "CUDA out of memory"
+    assert rows[2]["output_throughput"] == ""
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", column) for column in rows[0])
+
+
+def test_every_measurement_is_in_the_csv_warm_ups_too() -> None:
+    rows = read_csv(csv_text(measurement_table(example())))
+    assert [row["kind"] for row in rows] == ["warmup", "measure", "measure", "measure"] * 2
+    assert rows[1]["output_throughput"] == "100"
+    assert rows[1]["seed"] == "101"
+    assert rows[1]["p99_itl_ms"] == ""
+
+
+def test_a_column_of_zeros_and_ones_is_written_so_that_csvkit_reads_numbers() -> None:
+    table = Table(("a", "b", "c", "d"), ((0, 1, True, None), (1, 2, False, None)))
+    assert csv_text(table) == '"a","b","c","d"\n00,1,yes,\n01,2,no,\n'
+
+
+@settings(max_examples=100)
+@given(st.lists(st.text(), min_size=1, max_size=5))
+def test_any_text_stays_in_its_cell_and_on_its_line(cells: list[str]) -> None:
+    text = csv_text(Table(tuple(f"c{n}" for n in range(len(cells))), (tuple(cells),)))
+    assert text.count("\n") == 2
+    (_, row) = csv.reader(io.StringIO(text))
+    assert len(row) == len(cells)
+    assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)
+
+
+@pytest.mark.parametrize("report", [example(), hostile()], ids=["example", "hostile"])
+def test_csvkit_reads_the_tables_with_right_types_and_without_a_warning(
+    report: Report, tmp_path: Path
+) -> None:
+    def csvkit(tool: str, *arguments: str) -> str:
+        command = f"import sys; from csvkit.utilities.{tool} import launch_new_instance as main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", command, *arguments], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, ""), (tool, done.stderr)
+        return done.stdout
+
+    summary, measurements = tmp_path / "summary.csv", tmp_path / "measurements.csv"
+    summary.write_text(csv_text(summary_table(report)))
+    measurements.write_text(csv_text(measurement_table(report)))
+    table = csvkit("csvlook", str(summary)).splitlines()
+    assert len(table) == 2 + len(report.rows)
+    for path in (summary, measurements):
+        statistics = json.loads(csvkit("csvstat", "--json", str(path)))
+        types = {column["column_name"]: column["type"] for column in statistics}
+        assert {types[name] for name in ("trial", "tp", "dp", "units", "workload_index")} == {"Number"}
+        assert {types[name] for name in ("run", "gpus", "verdict", "vllm_version")} == {"Text"}
+    assert types["failed"] == types["exit_status"] == types["output_throughput"] == "Number"
+    query = "select count(*) as n from measurements where verdict = 'valid' and kind = 'measure'"
+    counted = csvkit("csvsql", "--query", query, str(measurements)).split()
+    valid = [row for row in report.measurements if row.kind is MeasurementKind.MEASURE]
+    assert [counted[0], float(counted[1])] == ["n", len(valid)]
+
+
+def test_markdown_shows_hostile_text_as_text() -> None:
+    text = markdown(hostile())
+    assert "\x1b" not in text
+    assert "\n# head" not in text
+    outside_code = re.sub(r"(`+) .*? \1", "", text)
+    assert "<script>" not in outside_code.replace("\\<", "")
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert rows
+    for line in rows:
+        assert len(re.findall(r"(?<!\\)\|", line)) in (3, 12), line
+
+
+def test_code_is_fenced_beyond_the_backticks_that_it_holds() -> None:
+    assert code("a ``b`` c") == "``` a ``b`` c ```"
+    assert escaped("a|b_c & <d>") == r"a\|b\_c &amp; \<d\>"
+
+
+def test_markdown_names_the_finding_the_failure_and_its_evidence() -> None:
+    text = markdown(example(), [("charts/x.png", "a finding")])
+    assert "tp=1 dp=2 has the highest output throughput: 192.0 tok/s, 90 % above tp=1 dp=1" in text
+    assert "**tp=4 dp=1** (failed): CUDA out of memory" in text
+    assert "torch.OutOfMemoryError: Tried to allocate 3.20 GiB" in text
+    assert "next: use tp=2" in text
+    assert "![a finding](charts/x.png)" in text
+
+
+def test_each_metric_with_a_valid_number_has_a_chart_that_can_be_read_at_800_pixels() -> None:
+    drawn = {chart.metric.key: chart for chart in charts.draw_charts(example())}
+    assert set(drawn) == {
+        "output_throughput",
+        "total_token_throughput",
+        "request_throughput",
+        "median_ttft_ms",
+        "p99_ttft_ms",
+        "median_tpot_ms",
+        "p99_tpot_ms",
+    }
+    for chart in drawn.values():
+        width, height = png_size(chart.png)
+        assert 1400 <= width <= 1700
+        assert 300 <= height <= 1200
+    assert drawn["output_throughput"].finding.startswith("tp=1 dp=2 has the highest output throughput")
+
+
+def drawn_values(report: Report) -> list[dict[str, object]]:
+    """What the output throughput chart draws, each once (its layers repeat their data)."""
+    found: list[dict[str, object]] = []
+    for value in all_values(charts.specification(report, OUTPUT)):
+        if value not in found:
+            found.append(value)
+    return found
+
+
+def all_values(specification: object) -> Iterator[dict[str, object]]:
+    if isinstance(specification, dict):
+        if isinstance(specification.get("values"), list):
+            yield from specification["values"]
+        for item in specification.values():
+            yield from all_values(item)
+    elif isinstance(specification, list):
+        for item in specification:
+            yield from all_values(item)
+
+
+def test_a_chart_draws_medians_repeats_and_the_failed_trial_as_a_labelled_gap() -> None:
+    values = drawn_values(example())
+    bars = [value for value in values if "low" in value]
+    assert [(bar["name"], bar["value"], bar["low"], bar["high"], bar["best"]) for bar in bars] == [
+        ("tp=1 dp=1", 101, 100, 102, False),
+        ("tp=1 dp=2", 192, 190, 195, True),
+    ]
+    dots = [value["value"] for value in values if set(value) == {"name", "value"}]
+    assert sorted(dots) == [100, 101, 102, 190, 192, 195]  # type: ignore[type-var]
+    gaps = [value for value in values if set(value) == {"name", "text"}]
+    assert gaps == [{"name": "tp=4 dp=1", "text": "failed: CUDA out of memory"}]
+
+
+def test_a_suspect_configuration_is_a_gap_that_says_why() -> None:
+    rows = [
+        *repeats(1, 100, 101),
+        measurement(2, 1, result(900), Verdict.SUSPECT, "5.0 waves of 64 requests"),
+    ]
+    report = summarise(run(), [trial(1, Config()), trial(2, Config(tp=2), repeats=1)], rows)
+    expected = {"name": "tp=2 dp=1", "text": "suspect 1/1, not drawn: 5.0 waves of 64 requests"}
+    assert expected in drawn_values(report)
+    assert not [value for value in drawn_values(report) if value.get("value") == 900]
+
+
+def test_long_configurations_stay_apart_on_the_axis() -> None:
+    same = " ".join(["--a-rather-long-argument"] * 6)
+    trials = [trial(number, Config(serve_args=(same, f"--last={number}"))) for number in (1, 2)]
+    report = summarise(run(), trials, [*repeats(1, 100), *repeats(2, 200)])
+    bars = [value["name"] for value in drawn_values(report) if "low" in value]
+    assert len(set(bars)) == 2
+
+
+def test_hostile_names_and_many_rows_are_drawn(tmp_path: Path) -> None:
+    assert list(charts.draw_charts(hostile()))
+    trials = [trial(n, Config(max_model_len=n), workloads=(CLOSED, SMALL)) for n in range(1, 61)]
+    rows = [row for n in range(1, 61) for row in repeats(n, 100 + n, 101 + n)]
+    chart = next(charts.draw_charts(summarise(run(), trials, rows)))
+    assert png_size(chart.png)[1] > 4000
+
+
+def test_nothing_valid_draws_nothing_and_the_text_says_so(tmp_path: Path) -> None:
+    failed = [trial(1, Config(), state=TrialState.FAILED, failure=TOO_LITTLE_MEMORY)]
+    paths = write_files(summarise(run(), failed, []), tmp_path)
+    assert paths.charts == ()
+    text = paths.markdown.read_text()
+    assert "Nothing was measured." in text
+    assert "CUDA out of memory" in text
+
+
+def test_files_are_replaced_stale_charts_removed_and_foreign_files_left(tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "p99-e2el-ms.png").write_text("of an earlier report")
+    (tmp_path / "charts" / "mine.png").write_text("mine")
+    (tmp_path / "report.md").write_text("old")
+    paths = write_files(example(), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "charts",
+        "measurements.csv",
+        "report.md",
+        "summary.csv",
+    ]
+    names = {path.name for path in (tmp_path / "charts").iterdir()}
+    assert names == {"mine.png"} | {path.name for path in paths.charts}
+    for reference in re.findall(r"\]\((charts/[^)]+)\)", paths.markdown.read_text()):
+        assert (tmp_path / reference).is_file()
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FleetbenchError, match="cannot write the report to") as caught:
+        write_files(example(), tmp_path / "file" / "report")
+    assert caught.value.next_step
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Store, str]]:
+    monkeypatch.delenv("FLEETBENCH_DB", raising=False)
+    monkeypatch.setenv("FLEETBENCH_RUNS", str(tmp_path / "runs"))
+    report = example()
+    with open_store() as store:
+        run_id = store.create_run(kind=RunKind.SWEEP, model="tiny", repo="org/tiny", hosts=["lab-01"]).id
+        store.add_trials(run_id, [_planned(row.number, row.config) for row in report.trials])
+        for row in report.trials:
+            store.set_trial(run_id, row.number, state=row.state, failure=row.failure, ready_s=12.5)
+        for found in report.measurements:
+            key = (run_id, found.trial, found.workload_index, found.repeat, found.kind)
+            store.start_measurement(*key, seed=found.seed, unit_name="u", client="lab-01")
+            store.finish_measurement(
+                *key, result=found.result, verdict=Verdict.VALID, reasons=found.reasons, exit_status=0
+            )
+        store.set_run_state(run_id, RunState.DONE)
+        yield store, run_id
+
+
+def _planned(number: int, config: Config) -> Trial:
+    gpus = GpuSet(tuple(range(config.gpus)))
+    return Trial(
+        number=number, host="lab-01", gpus=gpus, port=8101, config=config, workloads=(CLOSED,), repeats=3
+    )
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(main, arguments)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_report_from_the_store_equals_one_from_the_rows(stored: tuple[Store, str], tmp_path: Path) -> None:
+    store, run_id = stored
+    paths = write_report(store, run_id, tmp_path / "out")
+    from_store = read_csv(paths.summary.read_text())
+    for got, expected in zip(from_store, read_csv(csv_text(summary_table(example()))), strict=True):
+        for column in ("configuration", "verdict", "p99_ttft_ms", "failure_evidence"):
+            assert got[column] == expected[column]
+        if expected["output_throughput"]:
+            assert float(got["output_throughput"]) == float(expected["output_throughput"])
+
+
+def test_the_report_command_prints_the_table_and_says_where_the_files_are(stored: tuple[Store, str]) -> None:
+    store, run_id = stored
+    status, shown, told = invoke("report", run_id[:-1])
+    assert status == 0
+    assert "tp=1 dp=2" in shown
+    assert "failed: CUDA out of memory" in shown
+    assert "evidence: torch.OutOfMemoryError" in shown
+    directory = store.directory(run_id) / "report"
+    assert str(directory / "report.md") in told
+    assert (directory / "charts" / "output-throughput.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "markdown"])
+def test_the_report_command_prints_nothing_but_what_was_asked_for(
+    stored: tuple[Store, str], tmp_path: Path, form: str
+) -> None:
+    status, shown, _ = invoke("report", "latest", "--format", form, "--output", str(tmp_path / "here"))
+    assert status == 0
+    if form == "json":
+        rows = json.loads(shown)
+        assert [row["tp"] for row in rows] == [1, 1, 4]
+        assert rows[1]["output_throughput"] == 192
+        assert rows[2]["output_throughput"] is None
+    elif form == "csv":
+        assert shown == (tmp_path / "here" / "summary.csv").read_text()
+    else:
+        assert shown == (tmp_path / "here" / "report.md").read_text()
+
+
+def test_the_runs_command_lists_and_shows(stored: tuple[Store, str]) -> None:
+    _, run_id = stored
+    status, shown, _ = invoke("runs")
+    assert status == 0
+    assert run_id in shown
+    (row,) = json.loads(invoke("runs", "--format", "json")[1])
+    assert (row["run"], row["trials"], row["measured"], row["state"]) == (run_id, 3, 2, "done")
+    (row,) = read_csv(invoke("runs", "list", "--format", "csv")[1])
+    assert row["run"] == run_id
+    status, shown, _ = invoke("runs", "show", "latest")
+    assert status == 0
+    assert "CUDA out of memory: torch.OutOfMemoryError" in shown
+    document = json.loads(invoke("runs", "show", run_id, "--format", "json")[1])
+    assert len(document["measurements"]) == 8
+    assert document["trials"][2]["failure"]["kind"] == "oom"
+    assert len(read_csv(invoke("runs", "show", run_id, "--format", "csv")[1])) == 3
+
+
+@pytest.mark.parametrize("command", [("runs", "show"), ("report",)])
+def test_an_unknown_run_ends_with_status_1_and_a_suggestion(
+    stored: tuple[Store, str], command: tuple[str, ...]
+) -> None:
+    _, run_id = stored
+    status, shown, told = invoke(*command, "tiny")
+    assert (status, shown) == (1, "")
+    assert f"did you mean {run_id}?" in told
+    assert len(told.splitlines()) <= 3
+
+
+def test_without_a_store_the_commands_say_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FLEETBENCH_DB", raising=False)
+    monkeypatch.setenv("FLEETBENCH_RUNS", str(tmp_path / "runs"))
+    for command in (("runs",), ("runs", "show", "latest"), ("report", "latest")):
+        status, _, told = invoke(*command)
+        assert status == 1
+        assert "invoke sweep" in told
+    assert list(tmp_path.iterdir()) == []
