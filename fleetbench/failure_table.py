@@ -79,7 +79,8 @@ class Signature:
         versions: which vLLM versions print this text; empty: all, or not vLLM's.
         retryable: whether the same start may work when it is simply tried again.
         any_level: warnings and infos count too, for all patterns.
-        needs_failure: counts only in a text that shows a failure anyway (healthy starts print it as well).
+        needs_failure: a warning or info counts only in a text that shows a failure anyway (healthy starts
+            print it as well).
         unless_later: void when a later line holds one of these: the server got over it.
         min_count: number of lines, of one process, from which on it counts.
         kernel: the line comes from the kernel or the audit log.

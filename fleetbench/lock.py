@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sysconfig
 import tempfile
 import threading
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fleetbench.errors import NotPossible, Unreadable, one_line
@@ -162,6 +164,13 @@ def check_text(text: str, where: str) -> None:
             )
     if not any(_LINE.fullmatch(line.split(" #")[0].rstrip()) for line in lines):
         raise Unreadable(f"{where} names no package", next_step="delete the file to have it made again")
+
+
+@cache
+def uv_program() -> bytes:
+    """Return uv's own program for hosts that have none, empty when the controller has none either."""
+    found = shutil.which(_uv())
+    return Path(found).read_bytes() if found else b""
 
 
 def _uv() -> str:

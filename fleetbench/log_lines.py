@@ -67,8 +67,10 @@ _TORCH = re.compile(
     r"\[(?P<letter>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d{1,9}(?: \d{1,10})? [\w./-]{1,80}:\d{1,6}\] ?"
 )
 _TORCH_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "ERROR"}
+# Python's warnings, and what vLLM prints about an optional module before its logger is set up.
 _PYTHON_WARNING = re.compile(
     r"(?:\S{1,300}:\d{1,6}: )?(?:User|Future|Deprecation|Runtime|Resource)?Warning: "
+    r"|Failed to import from vllm"
 )
 
 _FRAME = re.compile(

@@ -20,6 +20,7 @@ _EXIT = re.compile(
 )
 _EXIT_PROPERTY = re.compile(r"^(?:Result=(?!success$)[\w-]{1,30}|ExecMainStatus=[1-9]\d{0,2})$")
 _UNIT = re.compile(r"[\w@:.\\-]{1,255}\.(?:service|scope|socket|timer): |(?:Start|Stopp)(?:ed|ing) ")
+_QUIET = ("INFO", "WARNING", "DEBUG")
 _EXCEPTION_ENDINGS = (
     "Error",
     "Exception",
@@ -138,7 +139,7 @@ class _Scan:
             signs.stops = index
         if any(ignored in message for ignored in self._ignored):
             return
-        quiet = line.level in ("INFO", "WARNING", "DEBUG")
+        quiet = line.level in _QUIET
         known = self._match(index, line, signs, quiet=quiet)
         if quiet or known:
             return
@@ -208,11 +209,7 @@ def _settled(signs: Signs, last_seen: dict[str, int]) -> Signs:
         if counts[h.signature.kind, h.line.process] >= h.signature.min_count
         and all(last_seen.get(marker, -1) <= h.index for marker in h.signature.unless_later)
     ]
-    if not (
-        signs.errors
-        or signs.wrappers
-        or signs.exits
-        or any(not h.signature.needs_failure for h in signs.hits)
-    ):
+    alone = any(not h.signature.needs_failure or h.line.level not in _QUIET for h in signs.hits)
+    if not (alone or signs.errors or signs.wrappers or signs.exits):
         signs.hits = []
     return signs

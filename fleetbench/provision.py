@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fleetbench import compatibility
-from fleetbench.accelerators import nvidia_gpus
+from fleetbench.accelerators import arch_env, nvidia_gpus
 from fleetbench.facts.values import HostFacts
 from fleetbench.lock import Lock
 from fleetbench.model import Device, Host
@@ -92,11 +92,11 @@ def _operations(host: Host, facts: HostFacts, inputs: Inputs) -> Iterator[Operat
         yield credentials.stored(
             credentials.Credential(path=credentials.HF_TOKEN_PATH, content=inputs.hf_token)
         )
-    yield venv.installed(venv_want(host, inputs))
+    yield venv.installed(venv_want(host, facts, inputs))
     yield links.points(links.Link(path=host.venv_link, target=f"venvs/{host.build.venv_name}"))
 
 
-def venv_want(host: Host, inputs: Inputs) -> venv.VenvWant:
+def venv_want(host: Host, facts: HostFacts, inputs: Inputs) -> venv.VenvWant:
     """Return the venv that a host's build asks for."""
     return venv.VenvWant(
         path=host.venv,
@@ -107,7 +107,7 @@ def venv_want(host: Host, inputs: Inputs) -> venv.VenvWant:
         lock_text=inputs.lock.text,
         lock_hash=inputs.lock.hash,
         indexes=index_options(inputs.resolution),
-        env=tuple(sorted(_installer_env(host).items())),
+        env=tuple(sorted(_installer_env(host, facts).items())),
         uv=inputs.uv,
         timeout_s=inputs.install_timeout_s,
     )
@@ -124,7 +124,7 @@ def index_options(resolution: Resolution) -> tuple[str, ...]:
     )
 
 
-def _installer_env(host: Host) -> dict[str, str]:
+def _installer_env(host: Host, facts: HostFacts) -> dict[str, str]:
     """Caches below the prefix: uv then links files into the venv instead of copying gigabytes.
 
     uv carries its own list of certificate authorities; a site's own one is in the system's.
@@ -134,6 +134,7 @@ def _installer_env(host: Host) -> dict[str, str]:
         "TMPDIR": f"{host.prefix}/cache",
         "UV_CACHE_DIR": f"{host.prefix}/cache/uv",
         "UV_SYSTEM_CERTS": "1",
+        **dict(arch_env(host.build, facts, host.arch_list)),
         **proxy_env(host.proxy),
         **host.install_env,
     }

@@ -190,15 +190,18 @@ section_units() {
     [[ -e $path && $name != *@.service && -z ${seen[$name]:-} ]] && seen[$name]=1 && names+=("$name")
   done
   limited systemctl show --no-pager -p Id,LoadState,ActiveState,SubState,Result,MainPID,ExecMainStatus,NRestarts \
-    -p InvocationID,FragmentPath,DropInPaths,UnitFileState,NeedDaemonReload,Description \
+    -p InvocationID,FragmentPath,DropInPaths,ControlGroup,UnitFileState,NeedDaemonReload,Description \
     -- "${names[@]}" "vllm-*" "fleetbench-*" firewalld.service
   rc=$?
-  while IFS="=" read -r key value; do
+  local main=0 group=
+  { while IFS="=" read -r key value; do
     case $key in
       FragmentPath) [[ -n $value ]] && marks_of_file "$value" ;;
-      MainPID) [[ $value != 0 ]] && mark_of_process "$value" ;;
+      MainPID) main=$value ;;
+      ControlGroup) group=$value ;;
+      "") mark_of_unit "$main" "$group"; main=0 group= ;;
     esac
-  done <"$token.units.out" >"$token.marks.out"
+  done; mark_of_unit "$main" "$group"; } <"$token.units.out" >"$token.marks.out"
   printf "%s\n" "$rc" >"$token.marks.rc"
   return "$rc"
 }
@@ -214,11 +217,18 @@ marks_of_file() {
     done
   done <"$1"
 }
-mark_of_process() {
-  local entry
-  while IFS= read -r -d "" entry; do
-    [[ $entry == FLEETBENCH_SPEC=* ]] && printf "process\t%s\t%s\n" "$1" "${entry#*=}" && break
-  done <"/proc/$1/environ"
+# vLLM renames its processes, which wipes their /proc/PID/environ; a helper of the same unit then has the mark.
+mark_of_unit() {
+  local pid entry path
+  [[ $1 != 0 ]] || return 0
+  while read -r pid; do
+    while IFS= read -r -d "" entry; do
+      [[ $entry == FLEETBENCH_SPEC=* ]] && printf "process\t%s\t%s\n" "$1" "${entry#*=}" && return 0
+    done <"/proc/$pid/environ"
+  done < <(printf "%s\n" "$1"
+    for path in "/sys/fs/cgroup$2" "/sys/fs/cgroup/systemd$2"; do
+      [[ -n $2 && -r $path/cgroup.procs ]] && exec cat -- "$path/cgroup.procs"
+    done)
   return 0
 } 2>/dev/null
 
@@ -307,7 +317,7 @@ section_time() {
 exec 9<> <(:) # a pipe of our own: nothing that hangs holds the caller's stdout or stderr
 declare -A waiting=()
 kept() {
-  "section_$1" >"$token.$1.out" 2>"$token.$1.err" </dev/null
+  "section_$1" >"$token.$1.out" 2>"$token.$1.err" </dev/null 9>&-
   printf "%s\n" "$?" >"$token.$1.rc"
 }
 start() {

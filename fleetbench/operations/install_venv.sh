@@ -29,6 +29,10 @@ TMPDIR=$(mktemp -d -- "${TMPDIR:-/var/tmp}/fleetbench-install.XXXXXX")
 export TMPDIR
 trap 'rm -rf -- "$TMPDIR"' EXIT
 
+# What still has to be compiled (a dependency without a wheel) may use every core.
+MAX_JOBS=$(nproc)
+export MAX_JOBS CMAKE_BUILD_PARALLEL_LEVEL=$MAX_JOBS
+
 options=(--no-deps --only-binary "$package" --requirement "$directory/indexes.txt"
   --requirement "$directory/requirements.txt")
 grep -q -- '--hash=' "$directory/requirements.txt" && options+=(--require-hashes)

@@ -28,7 +28,7 @@ INK, FAINT = "#222222", "#6B6B6B"
 # The renderer brings Liberation Sans with it, so that a machine without fonts draws the same.
 FONT = "Liberation Sans, Arial, sans-serif"
 LABEL_COLUMNS, LABEL_LINES = 30, 3
-LABEL_WIDTH_PX, CHARACTER_PX = 15, 7.4
+LABEL_WIDTH_PX, CHARACTER_PX, HALF_LINE_PX = 15, 7.4, 7.5
 TITLE_COLUMNS, SUBTITLE_COLUMNS = 74, 104
 ROOM_FOR_VALUES = 1.22  # the axis goes beyond the longest bar, for the value printed after it
 
@@ -135,6 +135,7 @@ def _panel(
             labelExpr="split(datum.label, '\\n')",
             labelLimit=LABEL_COLUMNS * CHARACTER_PX + 20,
             labelPadding=8,
+            labelOffset=_centred(),
             ticks=False,
             domainColor=FAINT,
         ),
@@ -200,6 +201,15 @@ def _legend(report: Report, metric: Metric) -> str:
         text = "Bar: one run each, so the spread is unknown."
     left_out = len(report.rows) - len(drawn)
     return f"{text} {left_out} of {len(report.rows)} without a valid number." if left_out else text
+
+
+def _centred() -> dict[str, Any]:
+    """Return the axis property that puts the middle of a label of several lines beside its bar's middle."""
+    shifted = [
+        {"test": f"length(split(datum.label, '\\n')) == {lines}", "value": -HALF_LINE_PX * (lines - 1)}
+        for lines in range(2, LABEL_LINES + 1)
+    ]
+    return {"condition": shifted, "value": 0}
 
 
 def _labels(report: Report) -> dict[str, str]:

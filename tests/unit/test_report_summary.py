@@ -136,7 +136,8 @@ def test_a_clear_best_is_named_with_its_lead() -> None:
 def test_ranges_that_overlap_give_no_winner() -> None:
     report = compared((100, 110, 120), (105, 115, 125))
     assert finding(report, OUTPUT) == (
-        "No clear best output throughput: tp=2 dp=1 and tp=1 dp=1 lie within each other's spread, at 115.0 tok/s"
+        "No clear best output throughput: tp=2 dp=1 and tp=1 dp=1 lie within each other's spread,"
+        " at 115.0 tok/s"
     )
 
 

@@ -97,8 +97,8 @@ def _version(as_json: bool) -> str:
     if as_json:
         return json.dumps([VERSION]) + "\n"
     return (
-        f"{VERSION['tool']}: {VERSION['version']} | "
-        f"AMDSMI Library version: {VERSION['amdsmi_library_version']} | ROCm version: {VERSION['rocm_version']}\n"
+        f"{VERSION['tool']}: {VERSION['version']} | AMDSMI Library version: "
+        f"{VERSION['amdsmi_library_version']} | ROCm version: {VERSION['rocm_version']}\n"
     )
 
 

@@ -63,9 +63,8 @@ def families(processes: Iterable[Process]) -> tuple[tuple[Process, ...], ...]:
     trees: dict[int, list[Process]] = {}
     for process in known.values():
         root = process
-        while (
-            root.parent in known and known[root.parent].unit == root.unit and known[root.parent] is not root
-        ):
+        # Everything descends from PID 1: a tree ends below it.
+        while root.parent > 1 and root.parent in known and known[root.parent].unit == root.unit:
             root = known[root.parent]
         trees.setdefault(root.pid, [])
         if process is root:
