@@ -261,7 +261,7 @@ def bench(
     inventory: str = "",
     debug: bool = False,
 ) -> None:
-    """Measure a running service with `vllm bench serve`; survives a cut connection and a killed controller."""
+    """Measure a running service with `vllm bench serve`; a cut connection does no harm."""
     from fleetbench.verbs.bench import bench as run
     from fleetbench.verbs.bench import with_concurrency
 
@@ -375,7 +375,7 @@ def lab(
     help={"keep": "leave the lab hosts up afterwards", "debug": COMMON["debug"]},
 )
 def demo(c: Context, keep: bool = False, debug: bool = False) -> None:
-    """Two lab hosts, a real vLLM on each, a sweep of a tiny model, a report: about ten minutes, needs root."""
+    """Two lab hosts, a real vLLM on each, a sweep of a tiny model, a report. Ten minutes, needs root."""
     from fleetbench.verbs.demo import demo as run
 
     guarded(Options(debug=debug), lambda: run(keep=keep))
@@ -385,7 +385,7 @@ def demo(c: Context, keep: bool = False, debug: bool = False) -> None:
     auto_shortflags=False,
     help={"only": "unit, postgresql, lab or e2e (default: all that this machine can run)"},
 )
-def test(c: Context, only: str = "") -> None:
+def test(c: Context, only: str = "") -> None:  # noqa: PT028  a verb, not a test function
     """Run the checks and all tests; tiers that this machine cannot run are named in one line."""
     from fleetbench.verbs.testing import test as run
 

@@ -9,6 +9,8 @@ from fleetbench.model import Build, Device
 from fleetbench.releases import Release, number, table
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl/{name}"
+# First CUDA whose libraries know a GPU of this capability; every build in the table knows older ones.
+_FIRST_CUDA = (((10, 0), (12, 8)),)
 # flashinfer >= 0.3.1 reads FLASHINFER_CUDA_ARCH_LIST; before, it compiled by torch's list like torch does.
 _FLASHINFER_OWN_LIST = (0, 3, 1)
 
@@ -68,9 +70,7 @@ def arch_env(build: Build, facts: HostFacts, override: str = "") -> tuple[tuple[
 def torch_index(build: Build, facts: HostFacts) -> str:
     """Return the PyTorch index that stands for `"auto"`, empty when PyPI's own torch is the right one.
 
-    The newest CUDA build that goes with the release and that the driver runs natively; when the driver is
-    older than all of them, the oldest (it runs by minor-version compatibility). For a release that is not in
-    the table PyPI's torch is taken, because that is what its wheel was built against.
+    For a release that is not in the table PyPI's torch is taken: it is what `pip install vllm` gives.
     """
     release = table().release(build)
     if build.device is not Device.CUDA or release is None:
@@ -80,7 +80,16 @@ def torch_index(build: Build, facts: HostFacts) -> str:
 
 
 def torch_cuda(release: Release, facts: HostFacts) -> str:
-    """Return the CUDA version of the torch build that fits this host's driver best."""
+    """Return the CUDA version of the torch build that fits this host's driver and GPUs.
+
+    PyPI's where the driver runs it and it knows the GPUs; else the newest other build that the driver runs
+    natively; else the oldest, which runs by minor-version compatibility (or is refused by `compatibility`).
+    """
     driver_cuda = min((number(gpu.cuda) for gpu in nvidia_gpus(facts) if number(gpu.cuda)), default=())
-    native = [cuda for cuda in release.cudas if number(cuda) <= driver_cuda]
-    return native[-1] if native else release.cudas[0]
+    newest = max(map(number, capabilities(facts)), default=())
+    least = max((cuda for capability, cuda in _FIRST_CUDA if newest >= capability), default=())
+    known = [cuda for cuda in release.cudas if number(cuda) >= least] or list(release.cudas)
+    native = [cuda for cuda in known if number(cuda) <= driver_cuda]
+    if release.cuda in native:
+        return release.cuda
+    return native[-1] if native else known[0]

@@ -64,7 +64,9 @@ def apply(
             status, reason = "ok", ""
         except FleetbenchError as exc:
             reason = one_line(exc.cause or exc.what)
-            status = "lost" if isinstance(exc, NotReached) else "failed"
+            if isinstance(exc, NotReached):
+                status = "lost"
+                exc.next_step = exc.next_step or "run the same command again: what is done is not done twice"
             raise
         finally:
             if audit is not None:

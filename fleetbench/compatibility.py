@@ -268,11 +268,13 @@ def _against_gpus(release: Release, facts: HostFacts) -> list[Problem]:
             continue
         newest = table().newest_cuda(driver)
         runs = f"runs CUDA <= {newest}.x" if newest else "is older than every CUDA in the table"
+        wheel = f'version = "{release.version}+cu129" from vLLM\'s GitHub releases (find_links)'
         source = f"vllm {release.version} from PyPI" if release.cuda else f"vllm {release.version}"
         problems.append(
             Problem(
                 what=f"driver {driver} {runs}; {source} is CUDA {needed.partition('.')[0]}",
-                next_step=f"driver >= {least}",
+                next_step=f"driver >= {least}"
+                + (f", or {wheel}" if release.cuda and newest and needed.startswith("13") else ""),
             )
         )
     weak = [text for text in capabilities(facts) if number(text) < number(release.min_capability)]

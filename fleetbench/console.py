@@ -122,4 +122,6 @@ def _shown(cell: object) -> str:
         return "–"
     if isinstance(cell, float):
         return f"{cell:,.2f}"
+    if isinstance(cell, int) and abs(cell) >= 10_000:
+        return f"{cell:,}"
     return "\n".join(one_line(line, 2000) for line in str(cell).splitlines()) or ""

@@ -85,7 +85,7 @@ def classify(
     written = clean.count("\n") + 1
     properties = _properties(unit_result, exit_code)
     everything = "\n".join([clean, *properties]) if properties else clean
-    starts = read_signs(list(read_lines(everything)), everything, table)
+    starts = read_signs(read_lines(everything), everything, table)
     if kernel_log:
         _add_kernel_hits(starts[-1], read_kernel(read_lines(without_ansi(kernel_log)), table))
     diagnosis = _over_starts(starts, empty=not text.strip() and not properties)

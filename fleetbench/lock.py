@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import threading
@@ -132,7 +133,8 @@ def command(
     """
     argv = [
         *(_uv(), "pip", "compile", str(inputs), "--quiet", "--no-header", "--no-annotate"),
-        *("--python-version", want.python, "--python-platform", want.platform),
+        # Without --python uv asks every interpreter on PATH first, shims included; that took ten seconds.
+        *("--python", sys.executable, "--python-version", want.python, "--python-platform", want.platform),
         *("--index-strategy", "unsafe-best-match"),
     ]
     for package in want.only_binary:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fleetbench.failure_table import FailureTable, Pattern, Signature
@@ -84,7 +84,7 @@ class Signs:
             kept.append(hit)
 
 
-def read_signs(lines: Sequence[LogLine], text: str, table: FailureTable) -> list[Signs]:
+def read_signs(lines: Iterable[LogLine], text: str, table: FailureTable) -> list[Signs]:
     """Given the lines of a text, and the text itself, return the signs of each start in it."""
     scan = _Scan(table, text)
     starts = [Signs()]

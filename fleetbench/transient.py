@@ -110,7 +110,7 @@ def run_arguments(action: Run, summary: str, environment: str = "") -> tuple[str
 
 def look(session: Session, unit: str, cursor: str = "", *, lines: int = 400) -> Progress:
     """Look at a unit, in one round trip."""
-    result = session.run(bash(_POLL, unit, cursor, str(lines)), timeout_s=60)
+    result = session.run(bash(_POLL, unit, cursor, str(lines)), timeout_s=20)
     if not result.ok:
         raise CommandFailed(
             f"systemd does not answer about {unit}", host=session.host.name, cause=result.last_line

@@ -71,7 +71,6 @@ def hosts_toml(
     parts = ["# Written by `invoke lab up`, removed by `invoke lab down`.\n", build_toml.strip() + "\n"]
     for host in hosts:
         keys: dict[str, Value] = {
-            "groups": ["lab"],
             "ssh_config": str(directory / "ssh_config"),
             "address": host.address,
             "python": host.python,
@@ -80,6 +79,8 @@ def hosts_toml(
         }
         table = "".join(f"{key} = {toml(value)}\n" for key, value in keys.items())
         parts.append(f"[hosts.{host.name}]\n{table}")
+    if hosts:
+        parts.append(f"[groups.lab]\nhosts = {toml([host.name for host in hosts])}\n")
     return "\n".join(part for part in parts if part.strip())
 
 

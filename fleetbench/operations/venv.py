@@ -49,6 +49,11 @@ class VenvWant:
         return re.sub(r"[^A-Za-z0-9:_.-]", "_", self.path.rpartition("/")[2])
 
     @property
+    def inputs(self) -> str:
+        """Directory of the install's inputs: one per lock, so that a running install never sees another's."""
+        return f"{INPUTS}/{self.name}-{self.lock_hash}"
+
+    @property
     def unit(self) -> str:
         """Transient unit that the install runs in."""
         return f"fleetbench-install-{self.name}"
@@ -71,9 +76,9 @@ def installed(want: VenvWant) -> Operation:
             _install(want, _reason(want, venv)),
             *((selinux.relabel_step(want.path),) if selinux.active(facts) else ()),
             Step(
-                summary=f"delete {INPUTS}/{want.name}",
+                summary=f"delete {want.inputs}",
                 reason="no longer needed",
-                action=Run(argv=("rm", "-rf", "--", f"{INPUTS}/{want.name}")),
+                action=Run(argv=("rm", "-rf", "--", want.inputs)),
             ),
         )
         left = facts.with_venv(
@@ -116,9 +121,9 @@ def _reason(want: VenvWant, venv: Venv | None) -> str:
 
 def _inputs_directory(want: VenvWant) -> Step:
     return Step(
-        summary=f"directory {INPUTS}/{want.name}",
+        summary=f"directory {want.inputs}",
         reason="inputs of the install",
-        action=Run(argv=("install", "-d", "-m", "0755", "--", f"{INPUTS}/{want.name}")),
+        action=Run(argv=("install", "-d", "-m", "0755", "--", want.inputs)),
     )
 
 
@@ -132,10 +137,10 @@ def _inputs(want: VenvWant) -> tuple[Step, ...]:
     )
     return tuple(
         Step(
-            summary=f"write {INPUTS}/{want.name}/{name}",
+            summary=f"write {want.inputs}/{name}",
             reason="input of the install",
             action=PutFile(
-                path=f"{INPUTS}/{want.name}/{name}",
+                path=f"{want.inputs}/{name}",
                 content=content,
                 mode=mode,
                 owner=owner,
@@ -163,7 +168,7 @@ def _uv_steps(program: bytes) -> tuple[Step, ...]:
 
 
 def _install(want: VenvWant, reason: str) -> Step:
-    directory = f"{INPUTS}/{want.name}"
+    directory = want.inputs
     return Step(
         summary=f"install {want.package} {want.version} into {want.path}",
         reason=reason,

@@ -56,17 +56,15 @@ def diagnose(session: DurableSession, unit: str, invocation: str, *, timed_out_s
     )
     if diagnosis.failure is not None:
         return diagnosis.failure
-    last = next((line for line in reversed(journal.splitlines()) if line.strip()), "")
+    result_word = state.get("Result", "?")
     cause = (
-        f"no answer within {timed_out_s:g} s"
-        if timed_out_s
-        else f"it ended ({state.get('Result', '?')}, {status})"
+        f"no answer within {timed_out_s:g} s" if timed_out_s else f"it ended ({result_word}, status {status})"
     )
     return Failure(
         kind="timeout.ready" if timed_out_s else "unknown",
         cause=f"{cause}; {diagnosis.reason}",
-        evidence=last,
-        advice=f"read the whole log: invoke logs --hosts {session.host.name} --unit {unit}",
+        evidence=diagnosis.evidence,
+        advice=diagnosis.next_step or f"invoke logs --hosts {session.host.name} --unit {unit} --lines 200",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,11 @@ def facts_of(session: DurableSession, host: Host, paths: Sequence[str] = ()) -> 
     """Read a host's facts: always the unit files, the venv link and the credential, and `paths` beside."""
     wanted = (CREDENTIAL, host.venv_link, *paths)
     return session.patiently(lambda inner: probe.read(inner, paths=wanted))
+
+
+def audit_path() -> Path:
+    """Return the file that records every step taken on any host."""
+    return Path(os.environ.get("FLEETBENCH_RUNS") or "runs") / "audit.jsonl"
 
 
 def say(host: Host) -> Callable[[str], None]:

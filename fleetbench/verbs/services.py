@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fleetbench import console, deploy, fleet
 from fleetbench.apply import apply
+from fleetbench.audit import AuditLog
 from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError, one_line
 from fleetbench.facts.values import HostFacts, Missing, Unit
 from fleetbench.inventory import find_model
@@ -19,7 +20,7 @@ from fleetbench.steps import Step, fold
 from fleetbench.transport.base import bash, check
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render
-from fleetbench.verbs.common import Options, facts_of, print_failures, say, session_to
+from fleetbench.verbs.common import Options, audit_path, facts_of, print_failures, say, session_to
 
 VERIFY = r"""
 set -u
@@ -112,7 +113,12 @@ def _deploy_on(host: Host, wish: deploy.Wish, options: Options) -> fleet.Status:
 
 
 def _apply(session: DurableSession, steps: Sequence[Step]) -> None:
-    apply(session, steps, progress=lambda text: console.progress(text, host=session.host.name))
+    apply(
+        session,
+        steps,
+        progress=lambda text: console.progress(text, host=session.host.name),
+        audit=AuditLog(audit_path()),
+    )
 
 
 def _verify(session: DurableSession, host: Host, unit: str, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 from pathlib import Path
 
@@ -24,8 +25,10 @@ def names(pattern: str) -> list[str]:
 
 
 def read(path: Path) -> str:
-    """Return a text as it was captured: carriage returns kept, .xz unpacked."""
+    """Return a text as it was captured: carriage returns kept, .xz and .gz unpacked."""
     content = path.read_bytes()
     if path.suffix == ".xz":
         content = lzma.decompress(content)
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
     return content.decode("utf-8", "replace")

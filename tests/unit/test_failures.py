@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,10 @@ KINDS = [signature.kind for signature in failure_table().signatures]
 WRAPPER = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
 NO_KV = "ValueError: No available memory for the cache blocks."
 UNKNOWN = "ValueError: the frobnicator is upside down"
+WAITING = (
+    "(E pid=1) INFO 03-02 10:01:00 [s.py:6] No available shared memory broadcast block found in 60 seconds.\n"
+)
 READY = "(APIServer pid=1) INFO:     Application startup complete."
-OOM_KILL = "Out of memory: Killed process 12 (VLLM::Worker_TP) total-vm:9kB, anon-rss:9kB"
 
 
 def _parts(kind: str) -> list[str]:
@@ -129,13 +130,13 @@ def test_only_the_wrapper_is_an_abstention_that_asks_for_more() -> None:
 
 
 def test_a_pydantic_error_of_no_class_quotes_its_message() -> None:
-    log = "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n  Value error, odd thing\n"
+    log = "pydantic_core.ValidationError: 1 validation error for ModelConfig\n  Value error, odd thing\n"
 
     assert classify(log).evidence == "Value error, odd thing"
 
 
 def test_a_bare_assertion_is_quoted_with_its_place() -> None:
-    log = 'Traceback (most recent call last):\n  File "/a/b/engine.py", line 7, in run\n    assert ok\nAssertionError\n'
+    log = '  File "/a/b/engine.py", line 7, in run\n    assert ok\n           ^^\nAssertionError\n'
 
     assert classify(log).evidence == "AssertionError at engine.py:7 in run: assert ok"
 
@@ -153,11 +154,11 @@ def test_source_lines_of_a_traceback_are_no_evidence() -> None:
 @pytest.mark.parametrize(
     "log",
     [
-        "(A pid=1) WARNING 03-02 10:00:19 [u.py:2] Found ulimit of 1024: `OSError: [Errno 24] Too many open files`",
+        "(A pid=1) WARNING 03-02 10:00:19 [u.py:2] limit: `OSError: [Errno 24] Too many open files`",
         "WARNING 03-02 10:00:19 [m.py:2] User-specified max_model_len (4000) is greater than the derived",
-        "(E pid=1) INFO 03-02 10:01:00 [s.py:6] No available shared memory broadcast block found in 60 seconds.",
-        "[W716 19:11:51.387418683 socket.cpp:764] [c10d] errno: 97 - Address family not supported by protocol",
-        "(A pid=1) INFO 03-02 10:01:00 [logger.py:40] Received request c-1: prompt: 'CUDA out of memory. Tried"
+        WAITING,
+        "[W716 19:11:51.387418683 socket.cpp:764] [c10d] errno: 97 - Address family not supported",
+        "(A pid=1) INFO 03-02 10:01:00 [logger.py:40] Received request: prompt: 'CUDA out of memory. Tried"
         " to allocate 1 GiB [Errno 98] Out of memory: Killed process 1 (vllm)'",
         "WARNING 03-02 10:00:19 [_custom_ops.py:20] Failed to import from vllm._C with"
         " ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')",
@@ -176,12 +177,10 @@ def test_what_looks_like_a_failure_and_is_none(log: str) -> None:
 
 
 def test_a_hang_that_ended_is_none() -> None:
-    waiting = "(E pid=1) INFO 03-02 10:01:00 [s.py:6] No available shared memory broadcast block found in 60 seconds.\n"
-
-    assert classify(waiting * 5).kind == "workers-hang"
+    assert classify(WAITING * 5).kind == "workers-hang"
     assert (
         classify(
-            waiting * 5 + "(E pid=1) INFO 03-02 10:09:00 [g.py:1] Graph capturing finished in 9 secs"
+            WAITING * 5 + "(E pid=1) INFO 03-02 10:09:00 [g.py:1] Graph capturing finished in 9 secs"
         ).kind
         is None
     )
@@ -195,156 +194,10 @@ def test_an_error_before_the_server_became_ready_is_not_its_cause() -> None:
 
 
 def test_the_engine_dying_because_it_was_told_to_is_an_orderly_stop() -> None:
-    stop = "(EngineCore pid=2) INFO 03-02 10:00:00 [core.py:1] [shutdown] EngineCore: trigger received signal=SIGTERM\n"
+    stop = "(EngineCore pid=2) INFO 03-02 10:00:00 [core.py:1] EngineCore: trigger received signal=SIGTERM\n"
     dead = (
         "(APIServer pid=1) ERROR 03-02 10:00:00 [a.py:9] EngineDeadError: EngineCore encountered an issue.\n"
     )
 
     assert classify(f"{READY}\n{stop}{dead}").reason == "an orderly stop by a signal, not a failure"
     assert classify(f"{READY}\n{dead}{stop}").kind == "engine-died-while-serving"
-
-
-def _journal(*messages: str) -> str:
-    return "\n".join(f"Mar 02 07:11:09 gpu-a {message}" for message in messages)
-
-
-def test_a_crash_loop_is_explained_by_the_start_that_says_why() -> None:
-    log = _journal(
-        "systemd[1]: Started vllm-8001.service - vLLM.",
-        f"vllm[9]: (EngineCore pid=9) {NO_KV}",
-        "systemd[1]: vllm-8001.service: Main process exited, code=exited, status=1/FAILURE",
-        "systemd[1]: vllm-8001.service: Scheduled restart job, restart counter is at 3.",
-        "systemd[1]: vllm-8001.service: Start request repeated too quickly.",
-        "systemd[1]: vllm-8001.service: Failed with result 'exit-code'.",
-    )
-    diagnosis = classify(log)
-
-    assert diagnosis.kind == "no-memory-for-kv-cache"
-    assert diagnosis.restarts == 3
-
-
-def test_the_last_start_is_explained_and_not_the_one_before() -> None:
-    log = _journal(
-        "systemd[1]: Started vllm-8001.service - vLLM.",
-        "vllm[9]: (EngineCore pid=9) ImportError: libcudart.so.12: cannot open shared object file",
-        "systemd[1]: Started vllm-8001.service - vLLM.",
-        f"vllm[10]: (EngineCore pid=10) {NO_KV}",
-    )
-
-    assert classify(log).kind == "no-memory-for-kv-cache"
-
-
-def test_an_unexplained_last_start_does_not_borrow_the_cause_of_another() -> None:
-    log = _journal(
-        "systemd[1]: Started vllm-8001.service - vLLM.",
-        f"vllm[9]: (EngineCore pid=9) {NO_KV}",
-        "systemd[1]: Started vllm-8001.service - vLLM.",
-        f"vllm[10]: (APIServer pid=10) {WRAPPER}",
-    )
-
-    assert classify(log).reason.startswith(NOT_IN_WINDOW)
-
-
-def test_a_last_start_that_is_ready_is_no_failure_but_the_earlier_one_is_named() -> None:
-    log = _journal(
-        "systemd[1]: Started vllm-8001.service - vLLM.",
-        f"vllm[9]: (EngineCore pid=9) {NO_KV}",
-        "systemd[1]: Started vllm-8001.service - vLLM.",
-        f"vllm[10]: {READY}",
-    )
-    diagnosis = classify(log)
-
-    assert diagnosis.failure is None
-    assert "no-memory-for-kv-cache" in diagnosis.reason
-
-
-@pytest.mark.parametrize(
-    ("unit_result", "exit_code", "kind"),
-    [
-        ("exit-code", 203, "systemd-203-exec"),
-        ("exit-code", 217, "systemd-217-user"),
-        ("exit-code", 200, "systemd-200-chdir"),
-        ("oom-kill", 9, "unit-memory-limit"),
-        ("timeout", 9, "systemd-timeout"),
-        ("signal", 9, "killed-by-signal"),
-        ("core-dump", 11, "crashed-by-signal"),
-        ("start-limit-hit", 1, "systemd-start-limit"),
-        ("resources", None, "systemd-resources"),
-        ("success", 0, None),
-        ("exit-code", 1, None),
-    ],
-)
-def test_what_systemd_says_counts_where_the_log_is_silent(
-    unit_result: str, exit_code: int | None, kind: str | None
-) -> None:
-    assert classify("", unit_result=unit_result, exit_code=exit_code).kind == kind
-    assert classify(NO_KV, unit_result=unit_result, exit_code=exit_code).kind == "no-memory-for-kv-cache"
-
-
-def test_a_program_of_its_own_may_end_with_203() -> None:
-    assert classify("", exit_code=203).kind is None
-
-
-def test_a_bad_end_without_a_word_is_an_abstention() -> None:
-    diagnosis = classify("INFO 03-02 10:00:00 [a.py:1] hello", unit_result="exit-code", exit_code=1)
-
-    assert diagnosis.reason.startswith(NOT_IN_WINDOW)
-    assert diagnosis.line is None
-
-
-def test_the_kernel_explains_a_death_without_a_reason() -> None:
-    log = "(EngineCore pid=1) ERROR 03-02 10:00:00 [m.py:1] Worker proc VllmWorker-0 died unexpectedly"
-
-    assert classify(log, kernel_log=OOM_KILL).kind == "host-out-of-memory"
-    assert classify(log, kernel_log=OOM_KILL).line is None
-
-
-def test_the_kernel_does_not_outvote_a_server_that_names_its_cause() -> None:
-    denied = 'audit: avc:  denied  { read } for  pid=1 comm="x" name="y" scontext=a:b:init_t:s0 tcontext=a:b:c_t:s0'
-
-    assert classify(NO_KV, kernel_log=OOM_KILL).kind == "no-memory-for-kv-cache"
-    assert classify(UNKNOWN, kernel_log=denied).reason.startswith(UNRECOGNISED)
-    assert classify("", unit_result="exit-code", exit_code=203, kernel_log=denied).kind == "selinux-denied"
-
-
-def test_values_of_the_log_cannot_format_or_flood_the_cause() -> None:
-    name = "{0.__class__}" + "x" * 500 + "\x1b[31m"
-    diagnosis = classify(f"vllm: error: unrecognized arguments: --{name}")
-
-    assert diagnosis.failure is not None
-    assert "{0.__class__}" in diagnosis.failure.cause
-    assert len(diagnosis.failure.cause) < 300
-    assert diagnosis.failure.cause.isprintable()
-
-
-def test_evidence_is_one_printable_line_that_shows_the_match() -> None:
-    diagnosis = classify("OSError: " + "é\t" * 900 + "[Errno 98] Address already in use \x07\x1b]0;owned\x07")
-
-    assert diagnosis.kind == "port-in-use"
-    assert "[Errno 98]" in diagnosis.evidence
-    assert diagnosis.evidence.isprintable()
-    assert len(diagnosis.evidence) <= 400
-
-
-def test_random_bytes_and_cut_fixtures_never_raise() -> None:
-    generator = random.Random(7)  # noqa: S311  reproducible noise, no secret
-    for kind in KINDS:
-        text = "".join(_parts(kind))
-        cut = text[generator.randrange(len(text)) :]
-        noise = generator.randbytes(400).decode("latin-1")
-        assert classify(noise + cut + noise).next_step
-
-
-@pytest.mark.parametrize(
-    "unit", ["a", "(", "'", " ", "\x1b[", "\r", "{", '{"log":', "avc:  denied { ", "x.Error"]
-)
-def test_repeated_characters_are_read_in_bounded_time(unit: str) -> None:
-    assert classify(unit * (400_000 // len(unit))).next_step
-
-
-def test_a_long_journal_with_everything_in_it_is_read_to_its_end() -> None:
-    lines = [pattern.text * 40 for signature in failure_table().signatures for pattern in signature.patterns]
-    harmless = '(APIServer pid=1) INFO:     10.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK\n'
-
-    assert classify(harmless * 30_000 + NO_KV).kind == "no-memory-for-kv-cache"
-    assert classify("\n".join(lines) * 3).kind is not None

@@ -144,7 +144,7 @@ def test_a_failure_of_the_corpus_gets_its_class_or_an_abstention(row: dict[str, 
     if diagnosis.failure is None:
         assert diagnosis.reason.startswith(REASONS[row["id"]])
     for evidence in re.findall(
-        r'(?:evidence|line to show the user)="(.{8,60}?)(?:\.\.\.|"|\'|\()', row["expected"]
+        r'(?:evidence|line to show the user)="(.{8,200}?)(?:\.\.\.|"|\'|\()', row["expected"]
     ):
         assert _plain(evidence) in _plain(diagnosis.evidence)
 

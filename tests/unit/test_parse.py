@@ -10,7 +10,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_text import VALUES, line, report
+from report_text import HEADER, VALUES, line, report
 
 from fleetbench.errors import Unreadable
 from fleetbench.results.parse import parse
@@ -97,11 +97,12 @@ def test_server_log_lines_between_the_lines_of_a_report_are_passed_over() -> Non
 
 @pytest.mark.parametrize("escape", ["\x1b", "^[", "#033", "\\x1b"])
 def test_colours_and_cursor_codes_are_no_part_of_a_value(escape: str) -> None:
-    coloured = re.sub(
-        r"^(.{39}:?) +(\S+) *$", rf"\1{escape}[36m \2 {escape}[0m", report(), flags=re.MULTILINE
-    )
+    def coloured_value(found: re.Match[str]) -> str:
+        return f"{found[1]}{escape}[36m {found[2]} {escape}[0m"
+
+    coloured = re.sub(r"(?m)^(.{39}:?) +(\S+) *$", coloured_value, report())
     coloured = coloured.replace("=" * 12, f"{escape}[1m" + "=" * 12, 1)
-    _assert_whole(_row(coloured.replace("\n", "\r\n").replace("\\", "\\\\", 0)))
+    _assert_whole(_row(coloured.replace("\n", "\r\n")))
 
 
 def test_a_progress_bar_glued_to_the_header_gives_the_number_of_requests() -> None:
@@ -146,7 +147,9 @@ def test_several_reports_come_in_order_with_their_lines() -> None:
     text = "warm-up\n" + report() + "\nmeasured\n" + report(scale=2) + report(scale=5)
     blocks = parse(text)
     assert [block.result.completed for block in blocks] == [731, 1462, 3655]
-    assert [block.first_line for block in blocks] == [2, 26, 48]
+    lines = text.splitlines()
+    assert all("Benchmark Result" in lines[block.first_line - 1] for block in blocks)
+    assert all(set(lines[block.last_line - 1]) == {"="} for block in blocks)
     assert all(block.complete for block in blocks)
 
 
@@ -281,14 +284,14 @@ def test_a_count_with_a_fraction_is_refused() -> None:
 
 
 def test_a_template_full_of_placeholders_is_no_result() -> None:
-    text = re.sub(r"(?m)^((?!Succ|Failed).{20,}?:\s+)\S+\s*$", r"\1xxx", report())
+    text = re.sub(r"(?m)^((?!Succ|Failed).{8,}?:\s+)\S+\s*$", r"\1xxx", report())
     with pytest.raises(Unreadable, match="holds no duration, throughput or latency") as refusal:
         parse(text, "readme.md")
     assert "placeholder" in refusal.value.cause
 
 
 def test_a_template_beside_a_result_is_reported_with_its_problems() -> None:
-    template = re.sub(r"(?m)^(.{20,}?:\s+)\S+\s*$", r"\1xx", report())
+    template = re.sub(r"(?m)^(.{8,}?:\s+)\S+\s*$", r"\1xx", report())
     empty, good = parse(template + report())
     assert empty.result.duration is None
     assert empty.problems
@@ -381,7 +384,8 @@ def test_sglang_is_told_apart_by_its_labels_and_its_words_are_understood() -> No
 def test_a_steady_state_table_never_replaces_the_run_s_own_values() -> None:
     text = report().replace("=" * 50, "=" * 60)
     text = text.replace(" Serving Benchmark Result ", "===== Serving Benchmark Result =====")
-    text += "Warning: steady-state window is 2.0s (3.3% of run)\n============ Steady-State Metrics =============\n"
+    text += "Warning: steady-state window is 2.0s (3.3% of run)\n"
+    text += "============ Steady-State Metrics =============\n"
     text += (
         "Window:                             0.0s -> 2.0s  (2.0s)\nObserved peak concurrency:          48\n"
     )
@@ -400,7 +404,7 @@ def test_a_steady_state_table_never_replaces_the_run_s_own_values() -> None:
 def test_a_pooling_report_is_complete_without_generated_tokens() -> None:
     dropped = ("Total generated", "Output token", "Peak output")
     text = "\n".join(part for part in report().splitlines() if not part.startswith(dropped)) + "\n"
-    text = text.replace("Serving Benchmark", "Embedding/Pooling Benchmark")
+    text = text.replace(f"{HEADER:=^50}", f"{' Embedding/Pooling Benchmark Result ':=^50}")
     (block,) = parse(text)
     assert block.dialect == "vllm-pooling"
     assert block.complete
@@ -408,7 +412,8 @@ def test_a_pooling_report_is_complete_without_generated_tokens() -> None:
 
 
 def test_a_text_without_result_says_what_the_client_died_of() -> None:
-    text = "100%|##| 9/9 [00:01<00:00]\nTraceback (most recent call last):\n  File 'x'\nIndexError: index -1 is out\n"
+    text = "100%|##| 9/9 [00:01<00:00]\nTraceback (most recent call last):\n  File 'x'\n"
+    text += "IndexError: index -1 is out\n"
     with pytest.raises(Unreadable) as refusal:
         parse(text)
     assert "IndexError: index -1 is out" in refusal.value.cause
@@ -430,16 +435,22 @@ def test_two_megabytes_of_anything_take_seconds_at_most(character: str) -> None:
     assert time.monotonic() - started < 10
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.text(max_size=200), st.integers(min_value=0, max_value=1300), st.booleans())
-def test_noise_anywhere_never_makes_a_wrong_number_or_a_crash(noise: str, place: int, own_line: bool) -> None:
-    whole = report()
-    lines = whole.splitlines(keepends=True)
+_NOISE = st.one_of(
+    st.text(max_size=200),
+    st.text(alphabet="=-:. \r\x1b[<>|`{}0123456789PTFmsan(", max_size=80),
+    st.sampled_from(
+        ["```", "=" * 50, "-" * 50, "100%|##| 9/9 [00:01<00:00]", "Traceback (most recent call last):"]
+    ),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_NOISE, st.integers(min_value=0, max_value=30))
+def test_a_line_of_noise_anywhere_never_makes_a_wrong_number_or_a_crash(noise: str, place: int) -> None:
+    lines = report().splitlines(keepends=True)
     at = place % len(lines)
-    # Noise on a line of its own may hide a value, never change one; it may not look like a report itself.
-    text = "".join(lines[:at]) + (noise + "\n" if own_line else "") + "".join(lines[at:])
     try:
-        rows = as_rows(parse(text))
+        rows = as_rows(parse("".join([*lines[:at], noise + "\n", *lines[at:]])))
     except Unreadable:
         return
     for row in rows:

@@ -45,7 +45,8 @@ def test_text_and_json_of_one_run_agree_within_print_rounding(text: str, documen
             )
             assert same, (key, value, other)
             compared += 1
-    assert printed["complete"] and saved["complete"]
+    assert printed["complete"]
+    assert saved["complete"]
     assert printed["problems"] == saved["problems"] == []
     assert compared >= 18
 

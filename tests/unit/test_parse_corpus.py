@@ -94,7 +94,8 @@ def test_a_corpus_case_gives_what_its_index_states(case: dict[str, str]) -> None
     if expected.refused:
         with pytest.raises(Unreadable) as refusal:
             parse(text, case["file"])
-        assert refusal.value.cause and refusal.value.next_step
+        assert refusal.value.cause
+        assert refusal.value.next_step
         return
     rows = as_rows(parse(text, case["file"]))
     assert len(rows) == expected.blocks
@@ -110,7 +111,7 @@ def test_a_corpus_case_gives_what_its_index_states(case: dict[str, str]) -> None
 
 def test_the_corpus_is_there_in_full() -> None:
     shared("corpus", "index.tsv")
-    assert len(_cases()) >= 31
+    assert len(_cases()) >= 30
 
 
 def test_a_refusal_of_ambiguous_numbers_names_line_and_reason() -> None:

@@ -31,14 +31,13 @@ class LabelTable:
     """All labels, and the patterns made of them.
 
     Attributes:
-        labels: by their text in lower case.
+        labels: by their text, and by it in lower case: some changed their case between versions.
         latencies: dialect and key by the latency's name in lower case.
         inline: finds any known label inside a line that holds several; exact case, because a value's
             words may look like the end of a label. The colon may be missing where the text was cut.
     """
 
     labels: Mapping[str, Label]
-    rows: tuple[Label, ...]
     latencies: Mapping[str, Label]
     plain_sections: frozenset[str]
     needed: tuple[str, ...]
@@ -50,8 +49,9 @@ class LabelTable:
 
     def find(self, text: str) -> Label | None:
         """Given a label as printed (without colon), return its row, made up for latencies; None: unknown."""
-        plain = " ".join(text.lower().split())
-        if known := self.labels.get(plain):
+        shown = " ".join(text.split())
+        plain = shown.lower()
+        if known := self.labels.get(shown) or self.labels.get(plain):
             return known
         if match := _POSITION.fullmatch(plain):
             return Label(text=text, key=f"spec_decode_position_{match[1]}_acceptance_pct", kind="number")
@@ -75,8 +75,7 @@ def label_table() -> LabelTable:
     shown = "|".join(re.escape(row["text"]) for row in sorted(data["latency"], key=lambda r: -len(r["text"])))
     texts = "|".join(re.escape(row.text) for row in sorted(rows, key=lambda row: -len(row.text)))
     return LabelTable(
-        labels={row.text.lower(): row for row in rows},
-        rows=rows,
+        labels={row.text.lower(): row for row in rows} | {row.text: row for row in rows},
         latencies=latencies,
         plain_sections=frozenset(section.lower() for section in data["plain_sections"]),
         needed=tuple(data["needed"]),

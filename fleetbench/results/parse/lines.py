@@ -81,7 +81,7 @@ def _pieces(raw: str) -> Iterator[str]:
         text = _OTHER_TAG.sub(" ", _BREAKING_TAG.sub("\r", text))
     if "&" in text:
         text = html.unescape(text)
-    for piece in text.split("\r"):
+    for piece in filter(str.strip, text.split("\r")):
         yield _INVISIBLE.sub("", _WIDE_SPACE.sub(" ", piece))
 
 

@@ -225,16 +225,18 @@ def _spans(marks: list[int], length: int) -> Iterator[tuple[int, int]]:
 def _without_doubles(line: Line, pieces: list[str]) -> Iterator[Line]:
     """A label twice between two bars of one line means columns side by side: neither value is safe."""
     seen: set[str] = set()
-    for position, piece in enumerate(filter(str.strip, pieces)):
-        text = piece.strip()
-        label = text.partition(":")[0].lower()
+    filled = [piece.strip() for piece in pieces if piece.strip()]
+    for position, text in enumerate(filled, start=1):
+        label, colon, _ = text.partition(":")
+        double = bool(colon) and label.lower() in seen
         if text.startswith(("=", "-")):
-            seen = set()
-        elif label in seen and ":" in text:
-            text = f"{text.partition(':')[0]}: two values side by side"
-        seen.add(label)
-        last = line.open_ended and position == sum(map(bool, map(str.strip, pieces))) - 1
-        yield replace(line, text=text, open_ended=last)
+            seen.clear()
+        seen.add(label.lower())
+        yield replace(
+            line,
+            text=f"{label}: two values side by side" if double else text,
+            open_ended=line.open_ended and position == len(filled),
+        )
 
 
 def _slug(title: str) -> str:
