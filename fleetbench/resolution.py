@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from fleetbench.accelerators import torch_index
-from fleetbench.compatibility import interpreter
 from fleetbench.facts.values import HostFacts, Os
 from fleetbench.model import Build, Device, Host
+from fleetbench.release_needs import interpreter
 from fleetbench.releases import number, table
 
 # manylinux levels that uv knows beyond its oldest; the host's glibc is rounded down to one of them.

@@ -26,6 +26,7 @@ _COUNT = re.compile(r"(\d{1,9})/(\d{1,9}) \[")
 class State(StrEnum):
     """What the host says about a client; see start.sh."""
 
+    STARTED = "started"
     FINISHED = "finished"
     RUNNING = "running"
     ENDED = "ended"

@@ -77,8 +77,8 @@ def measure(
             return row
         made = _client(store, row, task, server, client, session, credential)
         state = clients.start(session, made)
-        said(f"{_name(task)}: {'started' if state is clients.State.RUNNING else state.value}")
-        if state is clients.State.RUNNING:
+        said(f"{_name(task)}: {state.value}")
+        if state in (clients.State.STARTED, clients.State.RUNNING):
             state = clients.wait(session, made, said=lambda text: said(f"{_name(task)}: {text}"), alive=alive)
         if state is clients.State.LOST and row.attempt < _ATTEMPTS:
             said(f"{_name(task)}: the client host was rebooted; measuring again")

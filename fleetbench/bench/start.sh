@@ -1,7 +1,8 @@
 # Start a bench client once. Arguments: unit, directory, user, limit in seconds, credential, number of
 # environment assignments, the assignments, then the command. Prints one word:
 #   finished   it has run and left its exit status
-#   running    it runs (started now or earlier)
+#   started    it was started now
+#   running    it runs since earlier
 #   ended      its unit was killed before it could leave an exit status
 #   lost       it was started under another boot and never finished
 # Asking twice is the same as asking once: the decision is made here, next to systemd.
@@ -40,4 +41,4 @@ systemd-run --quiet --unit="$unit" --property=Type=exec --property=RemainAfterEx
     status=$?
     printf "%s\n" "$status" > exit_status.part && mv -f exit_status.part exit_status
     exit "$status"' fleetbench-bench "$@" || exit 74
-echo running
+echo started

@@ -13,15 +13,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fleetbench.errors import UsageError
-from fleetbench.lab import base, cgroups, host, interpreter, keys, machine, network, requirements, smi_files
+from fleetbench.lab import (
+    base,
+    cgroups,
+    disk,
+    host,
+    interpreter,
+    keys,
+    machine,
+    network,
+    power,
+    requirements,
+    smi_files,
+)
 from fleetbench.lab.base import Image, locked
 from fleetbench.lab.commands import mounts, remove_tree, run, write
 from fleetbench.lab.host import Bind, Machine
 from fleetbench.lab.inventory import LabHost, Value, remove_inventory, write_inventory
 from fleetbench.lab.repository import Progress
 from fleetbench.lab.settings import MAX_HOSTS, LabError, Settings, from_environment, host_name
-
-HOST_MEMORY_MIB = 64  # what one idle host costs, with its share of changed files
 
 
 def silent(_: str) -> None:
@@ -32,7 +42,9 @@ def silent(_: str) -> None:
 def _turn(settings: Settings | None, progress: Progress = silent) -> Iterator[Settings]:
     """Hold the lab's lock. It lives in /run, one per lab name whatever the cache directory."""
     chosen = settings or from_environment()
-    requirements.require()
+    reason = requirements.obstacle()
+    if reason:
+        raise LabError(reason)
     with locked(machine.RUN / f"{chosen.name}.lock", progress):
         yield chosen
 
@@ -65,6 +77,7 @@ def up(
     if not 1 <= count <= MAX_HOSTS:
         raise UsageError(f"a lab has 1 to {MAX_HOSTS} hosts, not {count}")
     with _turn(settings, progress) as chosen:
+        requirements.require()
         image = base.ensure(chosen, progress)
         machine.borrow(chosen, forwarding=nat)
         network.up(chosen, nat=nat)
@@ -87,7 +100,7 @@ def up(
             )
             host.save(chosen, ordered)
             wanted.append(ordered)
-        started = _boot(chosen, [one for one in wanted if not host.running(chosen, one.name)], progress)
+        started = _boot(chosen, [one for one in wanted if not power.running(chosen, one.name)], progress)
         if inventory is not None:
             directory = (inventory / "lab").absolute()
             write(chosen.state / "inventory", f"{directory}\n")
@@ -114,13 +127,13 @@ def _boot(settings: Settings, machines: Sequence[Machine], progress: Progress) -
     started = time.monotonic()
     progress(f"lab: booting {', '.join(one.name for one in machines)}")
     for one in machines:
-        host.prepare(settings, one)
+        disk.prepare(settings, one)
         network.connect(settings, one.index, nat=one.nat)
-    listeners = [(one, host.power_on(settings, one)) for one in machines]
+    listeners = [(one, power.power_on(settings, one)) for one in machines]
     for one, listener in listeners:
-        host.wait_booted(settings, one.name, listener)
+        power.wait_booted(settings, one.name, listener)
     for one in machines:
-        host.wait_ssh(settings, one.name)
+        power.wait_ssh(settings, one.name)
     seconds = time.monotonic() - started
     progress(f"lab: {len(machines)} up in {seconds:.1f} s")
     return seconds
@@ -139,7 +152,7 @@ def _all(settings: Settings) -> tuple[LabHost, ...]:
                 public_key=public.read_text(encoding="ascii") if public.exists() else "",
                 identity=settings.state / "keys" / "operator",
                 python=(Path(one.repository) / "python-name.txt").read_text(encoding="utf-8").strip(),
-                running=host.running(settings, name),
+                running=power.running(settings, name),
             )
         )
     return tuple(found)
@@ -165,7 +178,7 @@ def down(
         gone = tuple(names) or present
         for name in gone:
             one = host.load(chosen, name)
-            host.remove(chosen, name)
+            power.remove(chosen, name)
             remove_tree(host.layers(chosen, one))
             remove_tree(host.directory(chosen, name))
         note = chosen.state / "inventory"
@@ -186,14 +199,14 @@ def start(name: str, *, progress: Progress = silent, settings: Settings | None =
     """Power a host on, with the disk it had; returns the seconds until sshd answers (0: it ran already)."""
     with _turn(settings, progress) as chosen:
         one = host.load(chosen, name)
-        return 0.0 if host.running(chosen, name) else _boot(chosen, [one], progress)
+        return 0.0 if power.running(chosen, name) else _boot(chosen, [one], progress)
 
 
 def stop(name: str, *, settings: Settings | None = None) -> None:
     """Power a host off in order; its disk is kept."""
     with _turn(settings) as chosen:
         host.load(chosen, name)
-        host.shut_down(chosen, name)
+        power.shut_down(chosen, name)
 
 
 def kill(name: str, *, settings: Settings | None = None) -> None:
@@ -210,17 +223,17 @@ def reboot(
     started = time.monotonic()
     with _turn(settings, progress) as chosen:
         one = host.load(chosen, name)
-        if hard or not host.running(chosen, name):
+        if hard or not power.running(chosen, name):
             cgroups.kill(chosen, name)
             _boot(chosen, [one], progress)
             return time.monotonic() - started
-        listener = host.listen(chosen, name)
-        asked = host.enter(chosen, name, ["systemctl", "reboot", "--no-block"])
+        listener = power.listen(chosen, name)
+        asked = power.enter(chosen, name, ["systemctl", "reboot", "--no-block"])
         if asked.returncode != 0:
             listener.close()
             raise LabError("did not accept the reboot", host=name, cause=asked.stderr)
-        host.wait_booted(chosen, name, listener)
-        host.wait_ssh(chosen, name)
+        power.wait_booted(chosen, name, listener)
+        power.wait_ssh(chosen, name)
         return time.monotonic() - started
 
 
@@ -239,7 +252,7 @@ def enter(
     settings: Settings | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command on a host out of band: it needs neither network nor sshd."""
-    return host.enter(settings or from_environment(), name, argv, stdin=stdin, timeout_s=timeout_s)
+    return power.enter(settings or from_environment(), name, argv, stdin=stdin, timeout_s=timeout_s)
 
 
 def host_key(name: str, *, settings: Settings | None = None) -> None:
@@ -250,7 +263,7 @@ def host_key(name: str, *, settings: Settings | None = None) -> None:
             old.unlink(missing_ok=True)
         keys.pair(file)
         script = "cat > /etc/ssh/ssh_host_ed25519_key && systemctl restart ssh.service"
-        done = host.enter(chosen, name, ["bash", "-c", script], stdin=file.read_text(encoding="ascii"))
+        done = power.enter(chosen, name, ["bash", "-c", script], stdin=file.read_text(encoding="ascii"))
         if done.returncode != 0:
             raise LabError("the host key could not be changed", host=name, cause=done.stderr)
 

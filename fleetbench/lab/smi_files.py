@@ -5,6 +5,7 @@ A host without GPUs gets none of the commands, so that "command not found" is re
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -31,22 +32,23 @@ def commands(spec: str) -> tuple[str, ...]:
     """Return the commands that a host with these GPUs has."""
     if not spec.strip():
         return ()
-    return ("rocm-smi", "amd-smi") if "MI" in spec.upper().replace("MIG", "") else ("nvidia-smi",)
+    return ("rocm-smi", "amd-smi") if re.search(r"\bMI\d", spec, re.IGNORECASE) else ("nvidia-smi",)
 
 
 def install(root: Path, spec: str) -> None:
-    """Write the stand-ins below `root`, a host's own layer or its mounted file system."""
+    """Write the stand-ins below `root`, a host's layer or mounted file system; without GPUs remove them."""
+    bin_directory = root / "usr/bin"
+    for name in ("nvidia-smi", "rocm-smi", "amd-smi"):
+        (bin_directory / name).unlink(missing_ok=True)
     if not spec.strip():
+        (root / "etc/fake-gpus").unlink(missing_ok=True)
         return
     write(root / "etc/fake-gpus", gpus_text(spec))
     library = root / "usr/lib/lab/smi"
     library.mkdir(parents=True, exist_ok=True)
     for module in PROGRAM.glob("*.py"):
         shutil.copyfile(module, library / module.name)
-    start = root / "usr/lib/lab/fake-smi"
-    write(start, START, 0o755)
+    write(root / "usr/lib/lab/fake-smi", START, 0o755)
+    bin_directory.mkdir(parents=True, exist_ok=True)
     for name in commands(spec):
-        link = root / "usr/bin" / name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to("../lib/lab/fake-smi")
+        (bin_directory / name).symlink_to("../lib/lab/fake-smi")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,14 @@ def read(path: Path) -> str:
     if path.suffix == ".gz":
         content = gzip.decompress(content)
     return content.decode("utf-8", "replace")
+
+
+def help_texts() -> list[str]:
+    """Return the names of the captured full help texts of `vllm bench serve`, one for each version."""
+    full = names("captures/cpu/help/v*_bench_serve_help_all.txt")
+    return full + names("captures/cpu/help/v0.10.*_bench_serve_help.txt")
+
+
+def version_of(name: str) -> str:
+    """Given the name of a captured help text, return its version."""
+    return re.findall(r"/v([\d.]+)_", name)[-1]

@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from shared_material import read, shared
-from test_vllm_features import _help_texts, version_of
+from shared_material import help_texts, read, shared, version_of
 
 from fleetbench.bench_command import bench_command, bench_environment
 from fleetbench.errors import NotPossible, UsageError
@@ -66,7 +65,7 @@ def test_the_command_of_the_first_source_for_its_version() -> None:
     )
 
 
-@pytest.mark.parametrize("name", _help_texts(), ids=version_of)
+@pytest.mark.parametrize("name", help_texts(), ids=version_of)
 def test_every_flag_and_word_that_we_write_is_in_the_help_of_that_version(name: str) -> None:
     text = read(shared(name))
     for workload in _WORKLOADS:

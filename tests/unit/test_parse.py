@@ -89,6 +89,17 @@ def test_two_hosts_that_print_at_the_same_time_give_two_reports() -> None:
     _assert_whole(second, scale=3)
 
 
+def test_lines_without_the_unknown_prefix_of_the_header_belong_to_nobody() -> None:
+    lines = []
+    for part in report().splitlines():
+        lines += [
+            f"job 17 / rank 0 >> {part}",
+            "job 17 / rank 1 >> Mean TTFT (ms): 5.00",
+            "Failed requests: 9",
+        ]
+    _assert_whole(_row("\n".join(lines) + "\n"))
+
+
 def test_server_log_lines_between_the_lines_of_a_report_are_passed_over() -> None:
     noise = "(EngineCore pid=7) INFO 11-30 18:20:07 [loggers.py:12] Avg prompt throughput: 12.5 tokens/s"
     text = "\n".join(f"{part}\n{noise}\nsome words: 17" for part in report().splitlines()) + "\n"
@@ -429,10 +440,10 @@ def test_a_text_without_result_is_refused(text: str) -> None:
     "character", ["=", "-", ":", " ", "{", "[", "\\n", "<", "\r", "\x1b[", "1", "P99 TTFT (ms)"]
 )
 def test_two_megabytes_of_anything_take_seconds_at_most(character: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(Unreadable):
         parse(f"{' Serving Benchmark Result ':=^50} " + character * (2_000_000 // len(character)))
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 _NOISE = st.one_of(

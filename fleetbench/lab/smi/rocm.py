@@ -66,12 +66,14 @@ def _json(arguments: Sequence[str], gpus: Sequence[AmdGpu], box: Box) -> str:
 
 
 def _table(gpus: Sequence[AmdGpu]) -> str:
-    rows = "".join(
-        f"{g.index:<8}{g.index + 1:<6}{g.card.device_id},   {12261 + g.index:<7}{35 + g.index}.0°C  41.0W  "
-        f"N/A, N/A, 0         800Mhz  1600Mhz  0%   auto  {g.card.power_w}.0W  {g.used * 100 // g.total}%     "
-        f"{95 if g.holders else 0}%    \n"
-        for g in gpus
-    )
+    rows = ""
+    for gpu in gpus:
+        filled, busy = gpu.used * 100 // gpu.total, 95 if gpu.holders else 0
+        rows += (
+            f"{gpu.index:<8}{gpu.index + 1:<6}{gpu.card.device_id},   {12261 + gpu.index:<7}"
+            f"{35 + gpu.index}.0°C  41.0W  N/A, N/A, 0         800Mhz  1600Mhz  0%   auto  "
+            f"{gpu.card.power_w}.0W  {filled}%     {busy}%    \n"
+        )
     title = " ROCm System Management Interface ".center(WIDTH, "=")
     return (
         f"\n\n{title}\n{' Concise Info '.center(WIDTH, '=')}\n{HEAD}{'=' * WIDTH}\n{rows}{'=' * WIDTH}\n"
@@ -81,12 +83,10 @@ def _table(gpus: Sequence[AmdGpu]) -> str:
 
 def _topology(gpus: Sequence[AmdGpu]) -> str:
     header = "       " + "".join(f"GPU{gpu.index:<10}" for gpu in gpus)
-    rows = "".join(
-        f"GPU{row.index:<4}"
-        + "".join(f"{'0' if row is column else row.card.link:<13}" for column in gpus)
-        + "\n"
-        for row in gpus
-    )
+    rows = ""
+    for row in gpus:
+        cells = "".join(f"{'0' if row is column else row.card.link:<13}" for column in gpus)
+        rows += f"GPU{row.index:<4}{cells}\n"
     nodes = "".join(
         f"GPU[{gpu.index}]\t\t: (Topology) Numa Node: {gpu.index * 2 // max(2, len(gpus))}\n"
         f"GPU[{gpu.index}]\t\t: (Topology) Numa Affinity: {gpu.index * 2 // max(2, len(gpus))}\n"

@@ -56,7 +56,7 @@ def _from_json(text: str, source: str) -> tuple[Block, ...]:
             return _in_order(found)
     if broken and len(documents) == 1 and "Benchmark Result" not in text and text.lstrip()[:1] == "{":
         raise Unreadable(
-            f"{source}: not a result",
+            f"{one_line(source)}: not a result",
             cause=broken.error,
             next_step="fetch the whole file again; the raw stdout of the run may still hold the report",
         )
@@ -98,6 +98,7 @@ def _embedded(text: str, source: str) -> tuple[Block, ...]:
 
 def _unreadable(text: str, source: str, found: Found) -> Unreadable:
     """Say why nothing was read, and what to do."""
+    source = one_line(source)
     if found.empty:
         block = found.empty[0]
         more = f" (and {len(block.problems) - 3} more)" if len(block.problems) > 3 else ""

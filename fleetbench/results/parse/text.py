@@ -30,6 +30,7 @@ _LABELLED = re.compile(r"[*|`\s]*([^:\n]{2,60}?)[*|`\s]*:([*|`\s]*)(.*)", re.DOT
 _TWO_DECIMALS = re.compile(r"\d+\.\d\d\s*|.*\s", re.DOTALL)
 _RUST_WIDTH = 60  # vLLM's Rust client centres its header in 60 columns, the Python client in 50
 _FOREIGN_LINES = 60  # a report interrupted by more lines than this is over
+_LOOK_AHEAD = 6  # lines in which an unknown prefix must come again to be one
 _OWN_KEY = re.compile(r"[a-z][a-z0-9_.]{1,60}")
 
 
@@ -72,7 +73,7 @@ class _Scanner:
     def scan(self, lines: list[Line]) -> None:
         for position, line in enumerate(lines):
             if header := _HEADER.search(line.text):
-                self._begin(line, header, lines[position + 1].text if position + 1 < len(lines) else "")
+                self._begin(line, header, lines[position + 1 : position + 1 + _LOOK_AHEAD])
             text = self._own_part(line.text)
             if text is None:
                 self._count_foreign()
@@ -81,12 +82,13 @@ class _Scanner:
                 self._take(piece)
         self._close()
 
-    def _begin(self, line: Line, header: re.Match[str], following: str) -> None:
+    def _begin(self, line: Line, header: re.Match[str], following: list[Line]) -> None:
         """A header ends what was open; what stands before it on each line is a prefix we do not know."""
         self._close()
         before = line.text[: header.start()]
         self.preamble.observe(before)
-        self.lead = before if before.strip() and following.startswith(before) else ""
+        repeated = bool(before.strip()) and any(near.text.startswith(before) for near in following)
+        self.lead = before if repeated else ""
         self.draft = Draft(first_line=line.number, last_line=line.number)
         self.draft.pooling = not header[1].lower().startswith("serving")
         if header.end() - header.start() >= _RUST_WIDTH:
