@@ -71,7 +71,8 @@ def test_no_more_hosts_run_at_once_than_asked_for() -> None:
 
 def test_the_worst_outcome_decides_the_exit_status() -> None:
     def status_of(*states: fleet.Status) -> Exit:
-        return fleet.exit_status([fleet.HostOutcome[None](HOST, state) for state in states])
+        outcomes: list[fleet.HostOutcome[None]] = [fleet.HostOutcome(HOST, state) for state in states]
+        return fleet.exit_status(outcomes)
 
     ok, would, away, failed = (
         fleet.Status.OK,
