@@ -16,7 +16,8 @@ if __name__ == "__main__":
 from collections.abc import Callable
 from typing import Any
 
-from invoke import Context, task
+from invoke.context import Context
+from invoke.tasks import task
 
 from fleetbench.model import Config, Workload
 from fleetbench.verbs.common import Options, guarded
@@ -347,6 +348,7 @@ def sweep(
         "count": "up: how many hosts",
         "gpus": "up: stand-in GPUs of each host, for example '8x H100' or '2x MI210'",
         "hard": "reboot: a power cut instead of an orderly reboot",
+        "plain": "up: without the packages of vLLM (2.7 GB, fetched once)",
         "debug": COMMON["debug"],
     },
 )
@@ -358,6 +360,7 @@ def lab(
     count: int = 2,
     gpus: str = "4x H100",
     hard: bool = False,
+    plain: bool = False,
     debug: bool = False,
 ) -> None:
     """Real hosts on this machine: `lab up --count 2`, `lab down`, `lab list`, `lab reboot lab-01`."""
@@ -366,7 +369,9 @@ def lab(
     options = Options(debug=debug)
     guarded(
         options,
-        lambda: run(action, host=host or "", state=state or "", count=count, gpus=gpus, hard=hard),
+        lambda: run(
+            action, host=host or "", state=state or "", count=count, gpus=gpus, hard=hard, plain=plain
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from fleetbench.operations.firewall import port_open
 from fleetbench.preflight import units_of
 from fleetbench.service import lifecycle
 from fleetbench.steps import Operation, Outcome, Step, fold
+from fleetbench.transport.durable import DurableSession
 
 CREDENTIAL = "/etc/credstore/fleetbench-hf_token"
 
@@ -36,7 +37,7 @@ class Wish:
 
 
 def service_spec(host: Host, wish: Wish, facts: HostFacts, *, persistent: bool = True) -> ServiceSpec:
-    """Return the spec of the unit for a wish on a host. Sweep units run from the venv itself, not its link."""
+    """Return the spec of the unit for a wish on a host. Sweep units run from the venv, not from its link."""
     config = wish.config
     if config.max_model_len is None and wish.model.max_model_len is not None:
         config = replace(config, max_model_len=wish.model.max_model_len)
@@ -91,7 +92,7 @@ def previous(spec: ServiceSpec, facts: HostFacts) -> tuple[str | None, Unit | No
 
 
 def bring_up(
-    session: lifecycle.DurableSession,
+    session: DurableSession,
     spec: ServiceSpec,
     *,
     timeout_s: float,
@@ -112,7 +113,7 @@ def bring_up(
 
 
 def undo(
-    session: lifecycle.DurableSession,
+    session: DurableSession,
     spec: ServiceSpec,
     before: tuple[str | None, Unit | None],
     *,

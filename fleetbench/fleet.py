@@ -17,6 +17,7 @@ from fleetbench.errors import Exit, FleetbenchError, NotReached
 from fleetbench.model import Host
 
 T = TypeVar("T")
+Value = TypeVar("Value", covariant=True)
 
 
 class Status(StrEnum):
@@ -31,12 +32,12 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HostOutcome(Generic[T]):
+class HostOutcome(Generic[Value]):
     """One host's outcome: `value` when the work returned, else `error`."""
 
     host: Host
     status: Status
-    value: T | None = None
+    value: Value | None = None
     error: BaseException | None = None
 
 
@@ -90,7 +91,7 @@ def on_each(
             raise
 
 
-def exit_status(outcomes: Sequence[HostOutcome[T]]) -> Exit:
+def exit_status(outcomes: Sequence[HostOutcome[object]]) -> Exit:
     """Return the exit status that the outcomes add up to: the worst of them decides."""
     found = {outcome.status for outcome in outcomes}
     if Status.FAILED in found:

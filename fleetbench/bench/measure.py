@@ -198,7 +198,7 @@ def _keep(store: Store, row: MeasurementRow, made: clients.Client, left: clients
         "attempt": row.attempt,
         "fetched_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    keep_files(directory, left.content | {"client.json": json.dumps(described, indent=2).encode()})
+    keep_files(directory, dict(left.content) | {"client.json": json.dumps(described, indent=2).encode()})
 
 
 def keep_files(directory: Path, content: Mapping[str, bytes]) -> None:

@@ -48,12 +48,13 @@ def report(run: str, output: Path | None, form: str) -> None:
     elif form == "markdown":
         console.write(paths.markdown.read_text())
     else:
-        _print(found)
+        print_report(found)
     charts = f", {len(paths.charts)} charts" if paths.charts else ""
     console.progress(f"report: {paths.markdown} (with summary.csv, measurements.csv{charts})")
 
 
-def _print(found: Report) -> None:
+def print_report(found: Report) -> None:
+    """Write a report to the terminal: table, causes of failures, notes, findings."""
     from fleetbench.report.columns import terminal_table
     from fleetbench.report.finding import finding
     from fleetbench.report.metrics import METRICS

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleetbench.lab import repository, sources
 from fleetbench.lab.commands import PATH, remove_tree, run
+from fleetbench.lab.lock import locked
 from fleetbench.lab.repository import Progress
 from fleetbench.lab.settings import LabError, Settings
 from fleetbench.lab.sources import Mirror
@@ -60,19 +58,6 @@ def key(recipe: bytes, packages: tuple[str, ...], mirror: Mirror, repository_nam
     for part in (*packages, mirror.suite, *mirror.components, repository_name):
         digest.update(b"\0" + part.encode())
     return digest.hexdigest()[:12]
-
-
-@contextmanager
-def locked(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold a lock file; says so when another process holds it, and waits."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"waiting for another lab command ({path.name})")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def ensure(settings: Settings, progress: Progress) -> Image:

@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from fleetbench.lab.commands import write
 
 Value = str | int | bool | Sequence[str] | Sequence[int] | Mapping[str, str]
+NOTHING: Mapping[str, Value] = MappingProxyType({})
 FILES = ("hosts.toml", "ssh_config", "known_hosts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """Where a lab is described, and what the caller adds.
+
+    `build_toml` are ready `[builds.*]` tables, `defaults` keys that every host gets.
+    """
+
+    directory: Path
+    build_toml: str = ""
+    defaults: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
+
+
+def remember(publication: Publication, file: Path) -> None:
+    """Keep a publication for later commands that change the lab's hosts."""
+    data = {
+        "directory": str(publication.directory),
+        "build_toml": publication.build_toml,
+        "defaults": dict(publication.defaults),
+    }
+    write(file, json.dumps(data) + "\n")
+
+
+def recall(file: Path) -> Publication | None:
+    """Return what was remembered, None when the lab was never published."""
+    if not file.exists():
+        return None
+    data = json.loads(file.read_text(encoding="utf-8"))
+    return Publication(
+        directory=Path(data["directory"]), build_toml=data["build_toml"], defaults=data["defaults"]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +85,7 @@ def toml(value: Value) -> str:
 def _escape(character: str) -> str:
     if character in '"\\':
         return "\\" + character
-    return character if character.isprintable() else f"\\u{ord(character):04x}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def gpu_facts(spec: str) -> dict[str, Value]:
@@ -109,13 +144,13 @@ def write_inventory(
     hosts: Sequence[LabHost],
     directory: Path,
     build_toml: str = "",
-    defaults: Mapping[str, Value] | None = None,
+    defaults: Mapping[str, Value] = NOTHING,
 ) -> Path:
     """Write `hosts.toml`, `ssh_config` and `known_hosts` into `directory`; returns the ssh_config's path."""
     place = directory.absolute()
     write(place / "known_hosts", known_hosts(hosts))
     write(place / "ssh_config", ssh_config(hosts, place / "known_hosts"))
-    write(place / "hosts.toml", hosts_toml(hosts, place, build_toml, defaults or {}))
+    write(place / "hosts.toml", hosts_toml(hosts, place, build_toml, defaults))
     return place / "ssh_config"
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from fleetbench.errors import UsageError
 from fleetbench.lab import (
     base,
+    booting,
     cgroups,
-    disk,
     host,
     interpreter,
     keys,
@@ -24,12 +24,23 @@ from fleetbench.lab import (
     network,
     power,
     requirements,
+    roster,
+    slowlink,
     smi_files,
 )
-from fleetbench.lab.base import Image, locked
-from fleetbench.lab.commands import mounts, remove_tree, run, write
+from fleetbench.lab.base import Image
+from fleetbench.lab.commands import remove_tree
 from fleetbench.lab.host import Bind, Machine
-from fleetbench.lab.inventory import LabHost, Value, remove_inventory, write_inventory
+from fleetbench.lab.inventory import (
+    NOTHING,
+    LabHost,
+    Publication,
+    Value,
+    recall,
+    remember,
+    remove_inventory,
+)
+from fleetbench.lab.lock import locked
 from fleetbench.lab.repository import Progress
 from fleetbench.lab.settings import MAX_HOSTS, LabError, Settings, from_environment, host_name
 
@@ -45,8 +56,11 @@ def _turn(settings: Settings | None, progress: Progress = silent) -> Iterator[Se
     reason = requirements.obstacle()
     if reason:
         raise LabError(reason)
-    with locked(machine.RUN / f"{chosen.name}.lock", progress):
+    lock = machine.RUN / f"{chosen.name}.lock"
+    with locked(lock, progress):
         yield chosen
+        if not chosen.state.exists():
+            lock.unlink()
 
 
 def python_name(settings: Settings | None = None) -> str:
@@ -64,7 +78,7 @@ def up(
     disk_upper: bool = False,
     inventory: Path | None = None,
     build_toml: str = "",
-    defaults: Mapping[str, Value] | None = None,
+    defaults: Mapping[str, Value] = NOTHING,
     progress: Progress = silent,
     settings: Settings | None = None,
 ) -> tuple[LabHost, ...]:
@@ -81,14 +95,11 @@ def up(
         image = base.ensure(chosen, progress)
         machine.borrow(chosen, forwarding=nat)
         network.up(chosen, nat=nat)
-        _memory(chosen)
+        booting.mount_memory(chosen)
         keys.pair(chosen.state / "keys" / "operator")
         wanted = []
         for index in range(1, count + 1):
             name = host_name(index)
-            if name in host.names(chosen):
-                wanted.append(host.load(chosen, name))
-                continue
             ordered = Machine(
                 name=name,
                 gpus=gpus[(index - 1) % len(gpus)] if gpus else "",
@@ -98,69 +109,26 @@ def up(
                 tree=str(image.tree),
                 repository=str(image.repository),
             )
+            if name in host.names(chosen):
+                ordered = booting.kept(chosen, name, image)
             host.save(chosen, ordered)
             wanted.append(ordered)
-        started = _boot(chosen, [one for one in wanted if not power.running(chosen, one.name)], progress)
+        off = [one for one in wanted if not power.running(chosen, one.name)]
+        booting.boot(chosen, off, progress)
         if inventory is not None:
-            directory = (inventory / "lab").absolute()
-            write(chosen.state / "inventory", f"{directory}\n")
-            write_inventory(_all(chosen), directory, build_toml, defaults)
-        if not started:
+            place = (inventory / "lab").absolute()
+            told = Publication(directory=place, build_toml=build_toml, defaults=defaults)
+            remember(told, chosen.state / "inventory.json")
+        roster.publish(chosen)
+        if not off:
             progress("lab: all hosts run already")
         names = {one.name for one in wanted}
-        return tuple(one for one in _all(chosen) if one.name in names)
-
-
-def _memory(settings: Settings) -> None:
-    """Mount the file system in memory that hosts' changes go to."""
-    memory = settings.state / "memory"
-    memory.mkdir(parents=True, exist_ok=True)
-    if memory not in mounts(memory):
-        options = "mode=755,size=75%,nr_inodes=4m"
-        run(["mount", "-t", "tmpfs", "-o", options, settings.cgroup, str(memory)])
-
-
-def _boot(settings: Settings, machines: Sequence[Machine], progress: Progress) -> float:
-    """Boot hosts side by side; returns the seconds it took, 0 when there was nothing to boot."""
-    if not machines:
-        return 0.0
-    started = time.monotonic()
-    progress(f"lab: booting {', '.join(one.name for one in machines)}")
-    for one in machines:
-        disk.prepare(settings, one)
-        network.connect(settings, one.index, nat=one.nat)
-    listeners = [(one, power.power_on(settings, one)) for one in machines]
-    for one, listener in listeners:
-        power.wait_booted(settings, one.name, listener)
-    for one in machines:
-        power.wait_ssh(settings, one.name)
-    seconds = time.monotonic() - started
-    progress(f"lab: {len(machines)} up in {seconds:.1f} s")
-    return seconds
-
-
-def _all(settings: Settings) -> tuple[LabHost, ...]:
-    found = []
-    for name in host.names(settings):
-        one = host.load(settings, name)
-        public = settings.state / "keys" / f"host-{name}.pub"
-        found.append(
-            LabHost(
-                name=name,
-                address=settings.address(one.index),
-                gpus=one.gpus,
-                public_key=public.read_text(encoding="ascii") if public.exists() else "",
-                identity=settings.state / "keys" / "operator",
-                python=(Path(one.repository) / "python-name.txt").read_text(encoding="utf-8").strip(),
-                running=power.running(settings, name),
-            )
-        )
-    return tuple(found)
+        return tuple(one for one in roster.hosts(chosen) if one.name in names)
 
 
 def listing(settings: Settings | None = None) -> tuple[LabHost, ...]:
     """Return all hosts of the lab, running or not."""
-    return _all(settings or from_environment())
+    return roster.hosts(settings or from_environment())
 
 
 def down(
@@ -181,12 +149,12 @@ def down(
             power.remove(chosen, name)
             remove_tree(host.layers(chosen, one))
             remove_tree(host.directory(chosen, name))
-        note = chosen.state / "inventory"
-        directory = Path(note.read_text(encoding="utf-8").strip()) if note.exists() else None
         if host.names(chosen):
+            roster.publish(chosen)
             return gone
-        if directory is not None:
-            remove_inventory(directory)
+        told = recall(chosen.state / "inventory.json")
+        if told is not None:
+            remove_inventory(told.directory)
         network.down(chosen)
         cgroups.remove(chosen)
         remove_tree(chosen.state)
@@ -199,7 +167,7 @@ def start(name: str, *, progress: Progress = silent, settings: Settings | None =
     """Power a host on, with the disk it had; returns the seconds until sshd answers (0: it ran already)."""
     with _turn(settings, progress) as chosen:
         one = host.load(chosen, name)
-        return 0.0 if power.running(chosen, name) else _boot(chosen, [one], progress)
+        return 0.0 if power.running(chosen, name) else booting.boot(chosen, [one], progress)
 
 
 def stop(name: str, *, settings: Settings | None = None) -> None:
@@ -225,7 +193,7 @@ def reboot(
         one = host.load(chosen, name)
         if hard or not power.running(chosen, name):
             cgroups.kill(chosen, name)
-            _boot(chosen, [one], progress)
+            booting.boot(chosen, [one], progress)
             return time.monotonic() - started
         listener = power.listen(chosen, name)
         asked = power.enter(chosen, name, ["systemctl", "reboot", "--no-block"])
@@ -241,6 +209,22 @@ def net(name: str, state: str | int, *, settings: Settings | None = None) -> Non
     """Cut a host's network (`down`), mend it (`up`), or limit it to so many kbit/s (0: no limit)."""
     with _turn(settings) as chosen:
         network.condition(chosen, host.load(chosen, name).index, state)
+
+
+@contextmanager
+def slow(
+    name: str,
+    delay_ms: float,
+    *,
+    loss_percent: float = 0,
+    jitter_ms: float = 0,
+    settings: Settings | None = None,
+) -> Iterator[None]:
+    """While the context lasts, delay each packet to and from a host, and lose some."""
+    chosen = settings or from_environment()
+    index = host.load(chosen, name).index
+    with slowlink.running(chosen, index, slowlink.Line(delay_ms, loss_percent, jitter_ms)):
+        yield
 
 
 def enter(

@@ -59,6 +59,11 @@ def _read() -> Borrowed:
     return parse(file.read_text(encoding="utf-8")) if file.exists() else Borrowed()
 
 
+def labs() -> Mapping[str, str]:
+    """Return the labs that run on this machine, with their state directories."""
+    return _read().labs
+
+
 def _value(name: str) -> int:
     return int((Path("/proc/sys") / name).read_text(encoding="utf-8"))
 

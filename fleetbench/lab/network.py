@@ -16,6 +16,8 @@ from fleetbench.lab.settings import LabError, Settings
 
 def batch(lines: Sequence[str], namespace: str = "") -> None:
     """Run several `ip` commands in one process."""
+    if not lines:
+        return
     where = ["-netns", namespace] if namespace else []
     run(["ip", *where, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
@@ -30,14 +32,20 @@ def namespace_exists(name: str) -> bool:
     return Path("/run/netns", name).exists()
 
 
+def user_of(subnet: str) -> str:
+    """Return the line of `ip` that shows an address in a /24 on this machine; empty when there is none."""
+    lines = run(["ip", "-oneline", "-4", "address", "show", "to", f"{subnet}.0/24"]).splitlines()
+    return lines[0].strip() if lines else ""
+
+
 def up(settings: Settings, *, nat: bool) -> None:
     """Make the bridge; with `nat`, let hosts reach the world through this machine."""
     if not exists(settings.bridge):
-        taken = run(["ip", "-oneline", "-4", "address", "show", "to", f"{settings.subnet}.0/24"]).strip()
+        taken = user_of(settings.subnet)
         if taken:
             raise LabError(
                 f"the network {settings.subnet}.0/24 is in use on this machine",
-                cause=taken.splitlines()[0],
+                cause=taken,
                 next_step="set FLEETBENCH_LAB_SUBNET to another one, for example 198.18.7",
             )
         batch(
@@ -94,8 +102,9 @@ def connect(settings: Settings, index: int, *, nat: bool) -> None:
 
 def disconnect(settings: Settings, index: int) -> None:
     """Remove a host's cable and namespace."""
-    if exists(settings.link(index)):
-        batch([f"link delete {settings.link(index)}"])
+    for link in (settings.link(index), settings.delay_links(index)[0]):
+        if exists(link):
+            batch([f"link delete {link}"])
     if namespace_exists(settings.namespace(index)):
         batch([f"netns delete {settings.namespace(index)}"])
 

@@ -70,6 +70,10 @@ class Settings:
         """This machine's end of the cable to host number `index`."""
         return f"{self.name}-v{index:02d}"
 
+    def delay_links(self, index: int) -> tuple[str, str]:
+        """The two interfaces between which a slow line sits: on the bridge, and on the host's side."""
+        return f"{self.name}-a{index:02d}", f"{self.name}-b{index:02d}"
+
     def address(self, index: int) -> str:
         """Address of host number `index`: .11 for the first."""
         return f"{self.subnet}.{10 + index}"

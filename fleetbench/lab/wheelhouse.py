@@ -1,8 +1,8 @@
 """The packages of vLLM's CPU build for lab hosts, which have no internet: fetched once, kept, shared.
 
 `<cache>/wheels/<key>/` holds the wheels; the key is made from all that decides which they are, so that
-another fleetbench with other pins has another directory. `<cache>/uv/<key>/` is a cache that all hosts share:
-the first one unpacks the wheels into it, the others link to what is there.
+another fleetbench with other pins has another directory. `<cache>/uv/<key>/` is a cache of uv that all hosts
+share: there the wheels are unpacked and compiled once, and a host's venv is made of links into it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import os
 import platform
 import re
 import shutil
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from fleetbench.errors import UsageError
-from fleetbench.lab import download, wheels
-from fleetbench.lab.base import locked
+from fleetbench.errors import UsageError, one_line
+from fleetbench.lab import download, unpack, wheels
 from fleetbench.lab.commands import write
 from fleetbench.lab.host import Bind
+from fleetbench.lab.interpreter import first
 from fleetbench.lab.inventory import Value, toml
+from fleetbench.lab.lock import locked
 from fleetbench.lab.repository import Progress
 from fleetbench.lab.settings import LabError
 from fleetbench.lab.wheels import CpuBuild, Wheel
@@ -81,8 +83,9 @@ def prepare(cache: Path, *, python_version: str, progress: Progress) -> Wheelhou
         with locked(cache / "wheels" / "lock", progress):
             if not _complete(directory):
                 _fill(directory, build, python_version, target, torch, progress)
-        uv_cache = cache / "uv" / name
-        _share(uv_cache)
+            uv_cache = cache / "uv" / name
+            _share(uv_cache)
+            _unpack(directory, uv_cache, python_version, progress)
     except OSError as error:
         raise LabError(
             f"cannot keep packages in {cache}",
@@ -113,7 +116,11 @@ def on_controller(path: str, cache: Path) -> Path | None:
 def _describe(build: CpuBuild, directory: Path, uv_cache: Path) -> Wheelhouse:
     table: dict[str, Value] = {**build.table, "wheelhouse": f"{WHEELS_ON_HOST}/{directory.name}"}
     lines = "".join(f"{name} = {toml(value)}\n" for name, value in table.items())
-    defaults: dict[str, Value] = {"build": "cpu", "env": build.env, "install_env": build.install_env}
+    defaults: dict[str, Value] = {
+        "build": "cpu",
+        "env": dict(build.env),
+        "install_env": dict(build.install_env),
+    }
     return Wheelhouse(
         directory=directory,
         uv_cache=uv_cache,
@@ -149,6 +156,22 @@ def _fill(
     progress(f"packages: ready after {time.monotonic() - started:.0f} s")
 
 
+def _unpack(directory: Path, uv_cache: Path, python: str, progress: Progress) -> None:
+    """Unpack and compile for all hosts; where that is not possible, the hosts do it, each for itself."""
+    interpreter = first((python,))
+    if interpreter is None or unpack.done(uv_cache, interpreter):
+        return
+    started = time.monotonic()
+    progress("packages: unpacking and compiling for all hosts, needed once (about a minute)")
+    try:
+        unpack.unpack(directory, uv_cache, _manifest(directory), interpreter)
+    except LabError as error:
+        progress(f"packages: the hosts unpack them themselves ({one_line(error.cause or error.what)})")
+        return
+    _share(uv_cache)
+    progress(f"packages: unpacked after {time.monotonic() - started:.0f} s")
+
+
 def _manifest(directory: Path) -> tuple[Wheel, ...]:
     """Return what belongs into a directory; nothing when that is not known."""
     file = directory / _MANIFEST
@@ -177,10 +200,22 @@ def _share(uv_cache: Path) -> None:
     """
     uv_cache.mkdir(parents=True, exist_ok=True)
     uv_cache.parent.chmod(0o700)
-    for _, directories, _, opened in os.fwalk(uv_cache):
+    for _, directories, files, opened in os.fwalk(uv_cache):
         os.fchmod(opened, 0o777)
-        for name in [name for name in directories if name.startswith("archive-")]:
+        archives = [name for name in directories if name.startswith("archive-")]
+        for name in archives:
             directories.remove(name)
-            archive = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=opened)
-            os.fchmod(archive, 0o777)
-            os.close(archive)
+            _allow(name, opened, 0o777)
+        for name in files:
+            _allow(name, opened, 0o666)
+
+
+def _allow(name: str, within: int, mode: int) -> None:
+    """Set the mode of a file or directory; links are left alone."""
+    if stat.S_ISLNK(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode):
+        return
+    entry = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
+    try:
+        os.fchmod(entry, mode)
+    finally:
+        os.close(entry)

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -137,6 +138,12 @@ def resolve(build: CpuBuild, *, python: str, platform: str, torch: Path | None) 
                 next_step=step if refused else f"make PyPI reachable ({_REACH}), then the same command again",
             ) from error
         return read(out.read_text("utf-8"))
+
+
+def uv() -> str:
+    """Return uv's path: beside the running Python (a dependency of fleetbench), else the one on PATH."""
+    own = Path(sysconfig.get_path("scripts")) / "uv"
+    return str(own) if own.is_file() else "uv"
 
 
 def environment() -> dict[str, str]:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from fleetbench.errors import NotPossible
 from fleetbench.facts.values import File, HostFacts, Missing, Venv
 from fleetbench.operations import selinux
+from fleetbench.operations.credentials import Secret
 from fleetbench.steps import Operation, Outcome, PutFile, Run, Step
 
 # Root's own: what the service user runs during an install is not the service user's to change.
@@ -129,11 +130,12 @@ def _inputs_directory(want: VenvWant) -> Step:
 
 def _inputs(want: VenvWant) -> tuple[Step, ...]:
     """What the install reads. The index options may hold passwords: readable by the service user alone."""
+    readable = f"{want.user}:root"
     files = (
         ("install_venv.sh", _data("operations", "install_venv.sh"), "root:root", 0o644),
         ("name_as_vllm.py", _data("data", "name_as_vllm.py"), "root:root", 0o644),
         ("requirements.txt", want.lock_text.encode(), "root:root", 0o644),
-        ("indexes.txt", "".join(f"{line}\n" for line in want.indexes).encode(), f"{want.user}:root", 0o600),
+        ("indexes.txt", Secret("".join(f"{line}\n" for line in want.indexes).encode()), readable, 0o600),
     )
     return tuple(
         Step(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fleetbench import fleet
 from fleetbench.errors import Exit, FleetbenchError, Interrupted, NotPossible
-from fleetbench.facts.values import HostFacts
+from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import GpuSet, Host, Model, TrialState
 from fleetbench.results.rows import RunRow, RunState, TrialRow
 from fleetbench.results.store import Store
@@ -154,8 +154,7 @@ def _stop_sweep_unit(session: DurableSession, port: int, said: Callable[[str], N
 
 
 def _refuse_unknown(host: Host, facts: HostFacts) -> None:
-    venvs = facts.venvs if facts.venvs else {}
-    if host.venv not in venvs:
+    if isinstance(facts.venvs, Missing) or host.venv not in facts.venvs:
         raise NotPossible(
             f"venv {host.venv} is not there",
             host=host.name,

@@ -60,7 +60,11 @@ class Session(Protocol):
     """
 
     host: Host
-    round_trips: int
+
+    @property
+    def round_trips(self) -> int:
+        """Commands and files sent so far: what a test holds to a budget."""
+        ...
 
     def run(self, argv: Sequence[str], *, timeout_s: float | None = None, as_user: str = "") -> CommandResult:
         """Run a command; any exit status is fine."""

@@ -10,6 +10,8 @@ from fleetbench.audit import AuditLog
 from fleetbench.errors import Exit
 from fleetbench.facts.table import COLUMNS, overview
 from fleetbench.facts.values import HostFacts
+from fleetbench.lab import wheelhouse
+from fleetbench.lab.settings import from_environment
 from fleetbench.lock import LockFile
 from fleetbench.model import Host
 from fleetbench.reconcile import HostResult, hf_token, provision_host
@@ -110,8 +112,12 @@ def _tell(outcome: fleet.HostOutcome[HostResult]) -> None:
 
 
 def _shared_wheelhouse(hosts: tuple[Host, ...]) -> Path | None:
-    """The hosts' wheelhouse as the controller sees it: FLEETBENCH_WHEELHOUSE, or the same path here."""
+    """The hosts' wheelhouse as the controller sees it: FLEETBENCH_WHEELHOUSE, the lab's, or the same path."""
     named = os.environ.get("FLEETBENCH_WHEELHOUSE", "")
-    candidates = [named] if named else [host.build.wheelhouse for host in hosts if host.build.wheelhouse]
-    found = [Path(name) for name in candidates if Path(name).is_dir()]
-    return found[0] if found else None
+    if named:
+        return Path(named)
+    for path in {host.build.wheelhouse for host in hosts if host.build.wheelhouse}:
+        ours = wheelhouse.on_controller(path, from_environment().cache)
+        if ours is not None or Path(path).is_dir():
+            return ours or Path(path)
+    return None

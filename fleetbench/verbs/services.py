@@ -148,7 +148,7 @@ def status(options: Options) -> Exit:
             session.close()
 
     outcomes = fleet.on_each(hosts, look, parallel=options.parallel)
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for outcome in outcomes:
         if outcome.value is None:
             rows.append((outcome.host.name, "–", outcome.status.value, "", "", None, None, "", ""))

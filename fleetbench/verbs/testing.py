@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fleetbench import console
 from fleetbench.errors import Exit, UsageError
-from fleetbench.lab.requirements import install_requirements, missing_requirements
+from fleetbench.lab import requirements
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -78,12 +78,11 @@ def _passes(name: str, command: list[str]) -> bool:
 
 def _no_lab() -> str:
     """Install what the lab needs where that is possible; say what keeps it from running otherwise."""
-    if os.geteuid() != 0:
-        return "needs root"
-    if missing_requirements():
-        install_requirements()
-    missing = missing_requirements()
-    return f"missing: {', '.join(missing)}" if missing else ""
+    reason = requirements.obstacle()
+    if reason:
+        return reason
+    requirements.install_requirements()
+    return requirements.missing()
 
 
 def _no_postgresql() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleetbench.facts.values import Account, Disk, Gpu, HostFacts, Os, Python
+from fleetbench.facts.values import Disk, Gpu, HostFacts, Os, Python
 from fleetbench.lock import Lock
 from fleetbench.model import Build, Device, Host
 from fleetbench.provision import Inputs
@@ -88,11 +88,6 @@ def ubuntu(**changes: object) -> HostFacts:
 def lab(**changes: object) -> HostFacts:
     """A fresh lab host: Rocky-like, without GPU and without SELinux."""
     return rocky(host="lab-01", gpus=(), selinux="Disabled", tools={"dnf": "/usr/bin/dnf"}, **changes)
-
-
-def provisioned_account() -> dict[str, Account]:
-    """The service user, as it is on a host that was provisioned before."""
-    return {"vllm": Account(name="vllm", uid=990, home="/opt/vllm", shell="/usr/sbin/nologin")}
 
 
 def inputs(host: Host, facts: HostFacts, **changes: object) -> Inputs:

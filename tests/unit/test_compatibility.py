@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -212,7 +213,7 @@ def test_flashinfer_reads_its_own_list_only_since_0_3_1() -> None:
 def test_every_row_of_the_table_is_complete_and_in_order() -> None:
     releases = table().releases
     assert len({release.version for release in releases}) == len(releases) > 25
-    for earlier, later in zip(releases, releases[1:], strict=False):
+    for earlier, later in itertools.pairwise(releases):
         assert number(earlier.version) < number(later.version)
         assert number(earlier.torch) <= number(later.torch)
     for release in releases:

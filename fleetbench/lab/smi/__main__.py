@@ -26,13 +26,31 @@ def respond(tool: str, arguments: Sequence[str]) -> Answer:
 
 def main() -> None:
     """Print the answer and exit with its status; a reader that went away is no error of ours."""
-    answer = respond(os.path.basename(sys.argv[0]), sys.argv[1:])  # noqa: PTH119  see gpus.read
+    tool = os.path.basename(sys.argv[0])  # noqa: PTH119  see gpus.read
+    arguments = sys.argv[1:]
+    pause_s = nvidia.parse(arguments).loop_s if tool == "nvidia-smi" else 0.0
     try:
-        sys.stdout.write(answer.text)
-        sys.stdout.flush()
-    except BrokenPipeError:
+        answer = respond(tool, arguments)
+        _show(answer)
+        while pause_s and answer.status == 0:
+            time.sleep(pause_s)
+            answer = respond(tool, again(arguments))
+            _show(answer)
+    except (BrokenPipeError, KeyboardInterrupt):
         os._exit(141)
     sys.exit(answer.status)
+
+
+def again(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the command line for the next round of `-l`: a query does not repeat its header."""
+    request = nvidia.parse(arguments)
+    queried = request.gpu_fields is not None or request.app_fields is not None
+    return [*arguments, f"--format={request.form},noheader"] if queried else arguments
+
+
+def _show(answer: Answer) -> None:
+    sys.stdout.write(answer.text)
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

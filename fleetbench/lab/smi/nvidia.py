@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .answer import Answer
 from .gpus import Box, Holder, NvidiaGpu
@@ -32,13 +32,14 @@ NO_DRIVER = (
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for; `unknown` is the first option that nvidia-smi would refuse."""
+    """What the command line asks for; `unknown` is the first option that is refused."""
 
     mode: str = "table"
     selected: str | None = None
     gpu_fields: str | None = None
     app_fields: str | None = None
     form: str = "csv"
+    loop_s: float = 0.0
     unknown: str = ""
 
 
@@ -49,26 +50,37 @@ VALUED = {
     "--query-compute-apps": "app_fields",
     "--format": "form",
 }
-IGNORED = ("-l", "--loop", "-lms", "--loop-ms")
+LOOPS = {"-l": 1.0, "--loop": 1.0, "-lms": 0.001, "--loop-ms": 0.001}  # the unit in seconds
 MODES = {"-L": "list", "--list-gpus": "list", "topo": "topo", "--version": "version"}
 
 
 def parse(arguments: Sequence[str]) -> Request:
     """Read a command line; values follow `=` or stand in the next word, as NVIDIA's tool takes both."""
-    request = Request()
     words = list(arguments)
-    while words:
+    texts: dict[str, str] = {}
+    mode, loop_s, unknown = "table", 0.0, ""
+    while words and not unknown:
         word = words.pop(0)
         name, equals, value = word.partition("=")
-        if name in VALUED or name in IGNORED:
+        if name in VALUED or name in LOOPS:
             text = value if equals else words.pop(0) if words else ""
             if name in VALUED:
-                request = replace(request, **{VALUED[name]: text})
+                texts[VALUED[name]] = text
+            elif text.isdigit():
+                loop_s = int(text) * LOOPS[name]
         elif word in MODES:
-            request = replace(request, mode=MODES[word])
-        elif not (request.mode == "topo" and word in ("-m", "--matrix")):
-            return replace(request, unknown=word)
-    return request
+            mode = MODES[word]
+        elif not (mode == "topo" and word in ("-m", "--matrix")):
+            unknown = word
+    return Request(
+        mode=mode,
+        selected=texts.get("selected"),
+        gpu_fields=texts.get("gpu_fields"),
+        app_fields=texts.get("app_fields"),
+        form=texts.get("form", "csv"),
+        loop_s=loop_s,
+        unknown=unknown,
+    )
 
 
 def answer(arguments: Sequence[str], box: Box, holders: Sequence[Holder]) -> Answer:

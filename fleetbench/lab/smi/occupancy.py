@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -143,8 +144,12 @@ def read_processes() -> tuple[Process, ...]:
 
 def parse_unit_environment(text: str) -> dict[str, str]:
     """Given `systemctl show -P Environment`, return the variables."""
-    pairs = re.findall(r'"?([A-Za-z_][A-Za-z0-9_]*)=((?:[^" ]|(?<==)"[^"]*")*)', text)
-    return dict(pairs)
+    try:
+        words = shlex.split(text)
+    except ValueError:  # an unbalanced quote inside a value
+        words = text.split()
+    pairs = (word.partition("=") for word in words)
+    return {name: value for name, equals, value in pairs if equals}
 
 
 def read_unit_environment(unit: str) -> Mapping[str, str]:
