@@ -18,6 +18,8 @@ from fleetbench.releases import number, table
 # manylinux levels that uv knows beyond its oldest; the host's glibc is rounded down to one of them.
 _OLDEST, _NEWEST = 28, 40
 
+_HOST_ONLY = frozenset(("UV_CACHE_DIR", "UV_LINK_MODE", "PIP_CACHE_DIR", "TMPDIR", "HOME"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
@@ -84,8 +86,13 @@ def resolution(host: Host, facts: HostFacts) -> Resolution:
         find_links=build.find_links,
         wheelhouse=build.wheelhouse,
         only_binary=(build.package,),
-        env=MappingProxyType({**host.install_env, **proxy_env(host.proxy)}),
+        env=MappingProxyType({**_resolver_env(host), **proxy_env(host.proxy)}),
     )
+
+
+def _resolver_env(host: Host) -> dict[str, str]:
+    """The installer's environment without paths that mean something on the host only."""
+    return {name: value for name, value in host.install_env.items() if name not in _HOST_ONLY}
 
 
 def requirements(build: Build) -> tuple[str, ...]:

@@ -21,6 +21,12 @@ from fleetbench.lab.sources import Mirror
 RECIPE = Path(__file__).with_name("base.sh")
 UNUSED_DAYS = 14
 
+# Its own mounts and process ids, and ended by the kernel when this process ends, however that happens.
+ALONE = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"),
+)
+
 # libnuma1 and libgomp1 are what vLLM's CPU build loads; libfaketime serves clock-skew tests.
 PACKAGES = (
     *(
@@ -110,7 +116,7 @@ def _build(
     try:
         with log.open("w", encoding="utf-8") as errors:
             process = subprocess.Popen(
-                ["unshare", "--mount", "--propagation", "private", "bash", str(RECIPE)],
+                [*ALONE, "bash", str(RECIPE)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -134,7 +134,7 @@ def resolve(build: CpuBuild, *, python: str, platform: str, torch: Path | None) 
             step = "take another Python, or other versions in fleetbench/data/cpu_build.toml"
             raise LabError(
                 f"no set of packages for {build.requirement} on Python {python}, {platform}",
-                cause=error.cause or str(error),
+                cause=error.cause.removeprefix("cause: ") or str(error),
                 next_step=step if refused else f"make PyPI reachable ({_REACH}), then the same command again",
             ) from error
         return read(out.read_text("utf-8"))

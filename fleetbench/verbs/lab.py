@@ -32,7 +32,7 @@ parallel = [{ tp = 1 }, { tp = 2 }, { dp = 2 }, { tp = 3 }]
 repeats = 2
 ready_timeout_s = 300
 bench_timeout_s = 600
-workload = { dataset = "random", input_len = 64, output_len = 32, num_prompts = 160, max_concurrency = 8 }
+workload = { dataset = "random", input_len = 64, output_len = 32, num_prompts = 60, max_concurrency = 4 }
 """
 
 

@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetbench.errors import UsageError
-from fleetbench.lab import base, interpreter, libraries, machine, network, settings, sources, spec
+from fleetbench.lab import (
+    base,
+    interpreter,
+    libraries,
+    machine,
+    network,
+    requirements,
+    settings,
+    sources,
+    spec,
+)
 from fleetbench.lab.commands import mounts, write
 from fleetbench.lab.interpreter import Interpreter
 from fleetbench.lab.lock import locked
+from fleetbench.lab.settings import LabError
 from fleetbench.lab.sources import Mirror
 
 PYENV = Interpreter(
@@ -220,3 +231,17 @@ def test_a_lock_is_held_by_one_and_survives_its_removal(tmp_path: Path) -> None:
         with locked(lock, said.append):  # a new file: nobody holds it
             assert lock.exists()
     assert said == []
+
+
+def test_what_is_missing_is_said_in_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "obstacle", lambda: "")
+    monkeypatch.setattr(requirements, "PROGRAMS", {"some-package": "no-such-program", "coreutils": "ls"})
+    monkeypatch.setattr(requirements, "find", lambda: DEBIAN)
+    command = "apt-get install -y --no-install-recommends some-package python3.11-venv python3.11-dev"
+    assert requirements.missing() == f"the lab needs: {command}"
+    with pytest.raises(LabError) as refused:
+        requirements.require()
+    assert refused.value.next_step == command
+    monkeypatch.setattr(requirements, "obstacle", lambda: "the lab needs root: because")
+    with pytest.raises(LabError, match="needs root"):
+        requirements.require()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def encode(text: str) -> list[int]:
             continue
         for piece in PIECE.findall(re.sub(content["normalizer"]["pattern"]["Regex"], "?", part)):
             symbols = [BYTES.get(character, character) for character in piece]
-            while pairs := [pair for pair in zip(symbols, symbols[1:], strict=False) if pair in rank]:
+            while pairs := [pair for pair in pairwise(symbols) if pair in rank]:
                 first, second = min(pairs, key=rank.__getitem__)
                 place = next(i for i in range(len(symbols)) if symbols[i : i + 2] == [first, second])
                 symbols[place : place + 2] = [first + second]
