@@ -19,6 +19,7 @@ from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 
 RESULT = "result.json"
+SAY_EVERY_S = 5.0
 LEFT_BEHIND = ("stdout", "stderr", RESULT, "exit_status")
 _COUNT = re.compile(r"(\d{1,9})/(\d{1,9}) \[")
 
@@ -104,7 +105,7 @@ def wait(
 
     `alive` is called at each look; it may raise to give up early, for instance when the server died.
     """
-    told = ""
+    told, told_at = "", 0.0
     pause_s = 0.2  # a short client is over soon; a long one need not be asked often
     while True:
         answer = session.read(bash(_script("watch.sh"), client.unit, client.directory), timeout_s=30)
@@ -116,9 +117,9 @@ def wait(
             return State.ENDED if shown.get("boot") == "same" else State.LOST
         counts = _COUNT.findall(tail)
         line = f"{counts[-1][0]}/{counts[-1][1]} requests" if counts else ""
-        if line and line != told:
+        if line and line != told and time.monotonic() - told_at >= SAY_EVERY_S:
             said(line)
-            told = line
+            told, told_at = line, time.monotonic()
         alive()
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, longest_pause_s)

@@ -115,6 +115,9 @@ def up(
             wanted.append(ordered)
         off = [one for one in wanted if not power.running(chosen, one.name)]
         booting.boot(chosen, off, progress)
+        for one in wanted:
+            if one not in off:  # perhaps half-way up, by a command that was killed
+                power.wait_running(chosen, one.name)
         if inventory is not None:
             place = (inventory / "lab").absolute()
             told = Publication(directory=place, build_toml=build_toml, defaults=defaults)

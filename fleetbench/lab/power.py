@@ -133,6 +133,20 @@ def wait_ssh(settings: Settings, name: str, timeout_s: float = 60) -> None:
         time.sleep(0.03)
 
 
+def wait_running(settings: Settings, name: str, timeout_s: float = 60) -> None:
+    """Wait until a host that somebody else started has booted; asked from inside, its network may be cut."""
+    deadline = time.monotonic() + timeout_s
+    while cgroups.first_process(settings, name) is None or not _booted(settings, name):
+        if time.monotonic() > deadline:
+            raise LabError("has not booted", host=name, next_step=f"invoke lab reboot {name} --hard")
+        time.sleep(0.05)
+
+
+def _booted(settings: Settings, name: str) -> bool:
+    state = enter(settings, name, ["systemctl", "is-system-running"]).stdout.strip()
+    return state in ("running", "degraded")
+
+
 def shut_down(settings: Settings, name: str, timeout_s: float = 100) -> None:
     """Power a host off in order; cut its power when it does not go."""
     file = directory(settings, name) / "pid"

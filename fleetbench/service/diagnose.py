@@ -38,6 +38,7 @@ def not_ready(session: DurableSession, unit: str, invocation: str, *, timed_out_
         next_step=failure.advice or f"journalctl -u {unit} on the host",
     )
     error.failure = failure
+    error.invocation = invocation
     return error
 
 

@@ -81,6 +81,8 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
         measure_all(ground, row, bench, _server(ground, spec))
     except (NotReady, NotPossible, UsageError) as exc:
         failure = exc.failure if isinstance(exc, NotReady) and exc.failure else _as_failure(exc)
+        # A server whose engine died ends with status 0; systemd then forgets the unit and its invocation.
+        invocation = (exc.invocation if isinstance(exc, NotReady) else "") or invocation
         store.set_trial(row.run_id, row.number, state=TrialState.FAILED, failure=failure)
         said(f"trial {row.number} failed: {failure.cause}")
         return TrialState.FAILED

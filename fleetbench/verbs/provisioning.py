@@ -47,11 +47,11 @@ def provision(options: Options, *, diff: bool) -> Exit:
     inventory = options.load()
     hosts = options.chosen(inventory)
     token = hf_token(os.environ, Path.home())
-    locks = LockFile(
-        inventory.directory / "locks",
-        wheelhouse=_shared_wheelhouse(hosts),
-        keep=not options.check,
-    )
+    directory = inventory.directory / "locks"
+    locks = {  # one for each wheelhouse: hosts of the same build share what it resolved
+        path: LockFile(directory, wheelhouse=_on_controller(path), keep=not options.check)
+        for path in {host.build.wheelhouse for host in hosts}
+    }
     audit = None if options.check else AuditLog(audit_path())
     if audit is not None:
         audit.ready()
@@ -60,7 +60,7 @@ def provision(options: Options, *, diff: bool) -> Exit:
         result = provision_host(
             lambda: open_session(host),
             host,
-            locks=locks,
+            locks=locks[host.build.wheelhouse],
             check=options.check,
             hf_token=token,
             progress=say(host),
@@ -111,13 +111,12 @@ def _tell(outcome: fleet.HostOutcome[HostResult]) -> None:
         console.progress(f"{outcome.status.value}: {len(outcome.value.steps)} steps", host=outcome.host.name)
 
 
-def _shared_wheelhouse(hosts: tuple[Host, ...]) -> Path | None:
-    """The hosts' wheelhouse as the controller sees it: FLEETBENCH_WHEELHOUSE, the lab's, or the same path."""
+def _on_controller(path: str) -> Path | None:
+    """A host's wheelhouse as the controller sees it: FLEETBENCH_WHEELHOUSE, the lab's, or the same path."""
+    if not path:
+        return None
     named = os.environ.get("FLEETBENCH_WHEELHOUSE", "")
     if named:
         return Path(named)
-    for path in {host.build.wheelhouse for host in hosts if host.build.wheelhouse}:
-        ours = wheelhouse.on_controller(path, from_environment().cache)
-        if ours is not None or Path(path).is_dir():
-            return ours or Path(path)
-    return None
+    ours = wheelhouse.on_controller(path, from_environment().cache)
+    return ours or (Path(path) if Path(path).is_dir() else None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from lab_under_test import LabUnderTest, own_settings
+from standin_host import Fleet, fleet_of
 
 from fleetbench.lab import lab as labs
 from fleetbench.lab import machine, requirements
@@ -71,3 +72,18 @@ def enter(lab: LabUnderTest) -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="module")
+def booted_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two alike hosts with four H100 and a stand-in of vLLM, for one file of tests."""
+    remove_abandoned()
+    with fleet_of(2, tmp_path_factory.mktemp("fleet"), "ts") as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def fleet(booted_fleet: Fleet) -> Iterator[Fleet]:
+    """The same hosts, as they were before: what a test leaves on them is taken away."""
+    yield booted_fleet
+    booted_fleet.clean()

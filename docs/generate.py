@@ -1,0 +1,262 @@
+"""Write the parts of docs/ that follow from the code: docs/cli.md, and the tables between markers.
+
+Run it by hand after a change: `python docs/generate.py`. It names the files that it changed on stderr. A test
+compares its answer with the files, so that a forgotten run does not get far.
+
+In a marked table of a page the last column is written by people: it is kept by the row's name. A row that is
+new gets an empty one, which the test refuses too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+import click
+from invoke.collection import Collection
+from invoke.parser import Argument
+
+from fleetbench import cli, model
+from fleetbench.inventory import keys, sweeps
+from fleetbench.inventory.documents import Document
+from fleetbench.inventory.kinds import Reader, reference
+from fleetbench.results.verdict import Thresholds
+
+Row = tuple[str, ...]
+MARK = re.compile(
+    r"(<!-- generated: (?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL | re.MULTILINE
+)
+INVOKE_KINDS = {str: "TEXT", int: "NUMBER", float: "DECIMAL"}
+
+
+def pages() -> dict[Path, str]:
+    """Return each file that is made, whole or in parts, with the text that it should have."""
+    found = {DOCS / "cli.md": cli_page()}
+    for path in sorted(DOCS.glob("*.md")):
+        text = found.get(path) or path.read_text("utf-8")
+        found[path] = MARK.sub(lambda match: match[1] + _refreshed(match["name"], match["body"]) + match[4], text)
+    return found
+
+
+def collection(words: Sequence[str] = ("invoke",)) -> Collection:
+    """Return the tasks as `invoke` sees them when the words are its command line (`lab` looks at it)."""
+    specification = importlib.util.spec_from_file_location("tasks", ROOT / "tasks.py")
+    if specification is None or specification.loader is None:
+        raise FileNotFoundError(ROOT / "tasks.py")
+    module: ModuleType = importlib.util.module_from_spec(specification)
+    before, sys.argv = sys.argv, list(words)
+    try:
+        specification.loader.exec_module(module)
+    finally:
+        sys.argv = before
+    return Collection.from_module(module)
+
+
+def click_commands() -> Iterator[tuple[click.Context, click.Command]]:
+    """Yield every command of `fleetbench` with a context that knows its full name, groups before members."""
+    yield from _below(click.Context(cli.main, info_name="fleetbench"), cli.main)
+
+
+def _below(context: click.Context, command: click.Command) -> Iterator[tuple[click.Context, click.Command]]:
+    yield context, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            member = command.get_command(context, name)
+            if member is not None:
+                yield from _below(click.Context(member, info_name=name, parent=context), member)
+
+
+# ---------------------------------------------------------------- docs/cli.md
+
+
+def cli_page() -> str:
+    """Return the whole page about both command lines."""
+    parts = [
+        "# Commands",
+        "Made by `docs/generate.py` from the code; changes belong there.",
+        "`invoke` reaches hosts, `fleetbench` reads files and the store and never reaches a host.\n"
+        "Both print results to stdout and everything about the work to stderr.\n"
+        "The order of work, with examples, is in [operators.md](operators.md).",
+        "## invoke",
+        *(_task_text(context) for context in collection().to_contexts()),
+        "## fleetbench",
+        *(_command_text(context, command) for context, command in click_commands()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _task_text(context: Any) -> str:
+    arguments = list(dict.fromkeys(context.args.values()))
+    words = [argument.name.upper() for argument in arguments if argument.positional]
+    if context.name == "lab":
+        words += ["[HOST]", "[STATE]"]
+    rows = [_option_of_task(argument) for argument in arguments if not argument.positional]
+    heading = f"### invoke {context.name}"
+    usage = " ".join(["invoke", context.name, *words, *(["[OPTIONS]"] if rows else [])])
+    about = [f"`{a.name.upper()}`: {a.help}" for a in arguments if a.positional]
+    return "\n\n".join(
+        [heading, f"    {usage}", _prose(collection()[context.name].__doc__), *about, _table(_OPTIONS, rows)]
+    )
+
+
+_OPTIONS = ("option", "default", "meaning")
+
+
+def _option_of_task(argument: Argument) -> Row:
+    name = "--" + argument.name.replace("_", "-")
+    kind = "" if argument.kind is bool else " " + INVOKE_KINDS[argument.kind]
+    default = "" if argument.kind is bool or argument.default in (None, "") else f"`{argument.default}`"
+    return f"`{name}{kind}`", default, argument.help or ""
+
+
+def _command_text(context: click.Context, command: click.Command) -> str:
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    parts = [f"### {context.command_path}", f"    {usage}", _prose(command.help)]
+    if options:
+        parts.append(_table(_OPTIONS, [_option_of_command(option) for option in options]))
+    return "\n\n".join(parts)
+
+
+def _option_of_command(option: click.Option) -> Row:
+    kind = ""
+    if isinstance(option.type, click.Choice):
+        kind = " " + "|".join(map(str, option.type.choices))
+    elif not option.is_flag:
+        kind = f" {option.metavar or 'TEXT'}"
+    plain = isinstance(option.default, str | int) and not option.is_flag and option.default != ""
+    return f"`{max(option.opts, key=len)}{kind}`", f"`{option.default}`" if plain else "", option.help or ""
+
+
+def _prose(text: str | None) -> str:
+    r"""Return a docstring as Markdown: what stands below `\b` is an example."""
+    blocks = inspect.cleandoc(text or "").split("\n\n")
+    shown = []
+    for block in blocks:
+        head, _, example = block.partition("\b\n")
+        shown.append(f"```sh\n{example}\n```" if example else head)
+    return "\n\n".join(shown)
+
+
+# ---------------------------------------------------------------- tables in pages
+
+
+def tables() -> Mapping[str, Callable[[], tuple[Row, list[Row]]]]:
+    """Return what stands between markers, by name: column heads, and rows without their last column."""
+    build, sweep = reference("build", ()), reference("sweep", ())
+    return {
+        "builds": lambda: _keys_table(keys.build_keys(), model.Build),
+        "hosts": lambda: _keys_table(keys.host_keys(build), model.Host),
+        "models": lambda: _keys_table(keys.model_keys(sweep), model.Model),
+        "sweeps": lambda: _keys_table(sweeps.keys(), model.Sweep, {"workload": "workloads"}),
+        "configurations": lambda: _keys_table(keys.config_keys(), model.Config),
+        "workloads": lambda: _keys_table(keys.workload_keys(), model.Workload),
+        "thresholds": _thresholds_table,
+    }
+
+
+def _refreshed(name: str, body: str) -> str:
+    """Return a marked table as it should be, with the meanings that people wrote."""
+    heads, rows = tables()[name]()
+    written = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in body.splitlines()[2:]
+    ]
+    meanings = {cells[0]: cells[-1] for cells in written if len(cells) == len(heads)}
+    return _table(heads, [(*row, meanings.get(row[0], "")) for row in rows], escape=False) + "\n"
+
+
+def _keys_table(
+    readers: Mapping[str, Reader], noun: type, names: Mapping[str, str] | None = None
+) -> tuple[Row, list[Row]]:
+    fields = {field.name: field for field in dataclasses.fields(noun)}
+    rows = []
+    for key, reader in readers.items():
+        field = fields[(names or {}).get(key, key)]
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        expected = "one table, or a list of tables" if key == "workload" else expectation(reader)
+        rows.append((f"`{key}`", _escaped(expected), _escaped(_toml(default))))
+    return ("key", "value", "default", "meaning"), rows
+
+
+def expectation(reader: Reader) -> str:
+    """Ask a reader of the inventory what it expects: its own words in an error message."""
+    if (said := _complaint(reader, object())) != "a list":
+        several = _complaint(reader, [])
+        return f"{said}; or a list" if several.startswith("a list of at least") else said
+    return f"a list, each {_complaint(reader, [object()])}"
+
+
+def _complaint(reader: Reader, value: object) -> str:
+    document = Document(Path("inventory.toml"), "inventory.toml", {}, {})
+    reader(value, document.root)
+    said = document.problems[0].text.removeprefix("expected ")
+    return re.sub(r", found .*", "", said)
+
+
+def _toml(value: object) -> str:
+    """Return a default as one would write it in TOML; a dash where there is none."""
+    match value:
+        case _ if value is dataclasses.MISSING:
+            return "must be given"
+        case None:
+            return "–"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case str():
+            return f'`"{value}"`'
+        case int() | float():
+            return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+        case (int(), int()):
+            return f'`"{value[0]}-{value[1]}"`'
+        case (model.Workload(),):
+            return "the defaults of a workload"
+        case tuple():
+            return "`[" + ", ".join(_toml(item).strip("`") for item in value) + "]`"
+        case Mapping():
+            return "`{}`" if not value else "`" + ", ".join(f"{k} = {v}" for k, v in value.items()) + "`"
+        case _:
+            # A build is given by its name.
+            return "must be given"
+
+
+def _thresholds_table() -> tuple[Row, list[Row]]:
+    default = Thresholds()
+    rows = [(f"`{field.name}`", f"{getattr(default, field.name):g}") for field in dataclasses.fields(default)]
+    return ("threshold", "value", "meaning"), rows
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def _table(heads: Sequence[str], rows: Sequence[Row], *, escape: bool = True) -> str:
+    cells = [[_escaped(cell) if escape else cell for cell in row] for row in rows]
+    lines = [heads, ["---"] * len(heads), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> int:
+    """Write what differs."""
+    for path, text in pages().items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+            sys.stderr.write(f"written: {path.relative_to(ROOT)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
