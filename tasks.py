@@ -95,7 +95,7 @@ def provision(
     ep="expert parallelism for mixture-of-experts models",
     max_model_len="context length (default: the model's in the inventory)",
     bind="address to listen on",
-    served_name="name that clients ask for (default: the model's repo)",
+    served_name="name that clients ask for (default: repo of the model)",
     open_firewall="open the port in firewalld",
     timeout=READY,
 )
@@ -153,7 +153,7 @@ def status(
     debug: bool = False,
 ) -> None:
     """Show the vLLM services of hosts: state, boot, GPUs, port, restarts, pending restarts."""
-    from fleetbench.verbs.services import status as run
+    from fleetbench.verbs.watching import status as run
 
     options = Options(hosts=hosts, inventory=inventory, parallel=parallel, form=format, debug=debug)
     guarded(options, lambda: run(options))
@@ -179,7 +179,7 @@ def logs(
     debug: bool = False,
 ) -> None:
     """Show the journal of a service."""
-    from fleetbench.verbs.services import logs as run
+    from fleetbench.verbs.watching import logs as run
 
     options = Options(hosts=hosts, inventory=inventory, debug=debug)
     guarded(options, lambda: run(options, unit=unit, port=port, lines=lines, follow=follow))
@@ -226,10 +226,10 @@ def remove(
     port="port of the service to measure",
     client="inventory host that sends the load (default: the server's own)",
     dataset="random, custom, sharegpt or sonnet",
-    prompts="file for --dataset custom or sharegpt, on this machine",
+    prompts="file on this machine with the prompts; each --dataset but random needs one",
     input_len="tokens of each prompt",
     output_len="tokens of each answer",
-    num_prompts="requests in all",
+    num_prompts="requests of each repeat",
     concurrency="requests at the same time; empty: no limit",
     rate="requests per second; 0: as fast as --concurrency allows",
     temperature="sampling temperature",
@@ -237,7 +237,7 @@ def remove(
     seed="base of all seeds",
     no_warmup="skip the warm-up (the first run after a start is always slow)",
     limit="seconds after which the host ends a client that hangs",
-    resume="continue this run",
+    resume="id of an interrupted run to continue",
     new="start afresh even when the same work was interrupted before",
 )
 def bench(
@@ -303,7 +303,7 @@ def bench(
     sweep="sweep of the inventory (default: the model's own)",
     client="inventory host that sends the load (default: each server's own)",
     repeats="measured repeats (default: the sweep's)",
-    resume="continue this run",
+    resume="id of an interrupted run to continue",
     new="start afresh even when the same work was interrupted before",
 )
 def sweep(
@@ -342,9 +342,9 @@ def sweep(
     auto_shortflags=False,
     positional=typed("lab", "action", "host", "state"),
     help={
-        "action": "up, down, list, reboot HOST, net HOST down|up, kill HOST, start HOST",
-        "host": "a lab host, for example lab-01",
-        "state": "for net: down, up, or a rate in kbit/s",
+        "action": "up, down [HOST], list, reboot HOST, net HOST down|up|KBIT, kill HOST, start HOST",
+        "host": "a lab host, for example lab-01; down without one ends the whole lab",
+        "state": "net: down, up, or a rate in kbit/s (0: no limit)",
         "count": "up: how many hosts",
         "gpus": "up: stand-in GPUs of each host, for example '8x H100' or '2x MI210'",
         "hard": "reboot: a power cut instead of an orderly reboot",

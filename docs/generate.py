@@ -19,14 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-DOCS = Path(__file__).resolve().parent
-ROOT = DOCS.parent
-if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
-
 import click
 from invoke.collection import Collection
-from invoke.parser import Argument
+from invoke.parser.argument import Argument
 
 from fleetbench import cli, model
 from fleetbench.inventory import keys, sweeps
@@ -34,6 +29,8 @@ from fleetbench.inventory.documents import Document
 from fleetbench.inventory.kinds import Reader, reference
 from fleetbench.results.verdict import Thresholds
 
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
 Row = tuple[str, ...]
 MARK = re.compile(
     r"(<!-- generated: (?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL | re.MULTILINE
@@ -46,7 +43,9 @@ def pages() -> dict[Path, str]:
     found = {DOCS / "cli.md": cli_page()}
     for path in sorted(DOCS.glob("*.md")):
         text = found.get(path) or path.read_text("utf-8")
-        found[path] = MARK.sub(lambda match: match[1] + _refreshed(match["name"], match["body"]) + match[4], text)
+        found[path] = MARK.sub(
+            lambda match: match[1] + _refreshed(match["name"], match["body"]) + match[4], text
+        )
     return found
 
 
@@ -115,7 +114,7 @@ _OPTIONS = ("option", "default", "meaning")
 
 
 def _option_of_task(argument: Argument) -> Row:
-    name = "--" + argument.name.replace("_", "-")
+    name = "--" + (argument.name or "").replace("_", "-")
     kind = "" if argument.kind is bool else " " + INVOKE_KINDS[argument.kind]
     default = "" if argument.kind is bool or argument.default in (None, "") else f"`{argument.default}`"
     return f"`{name}{kind}`", default, argument.help or ""
@@ -160,7 +159,7 @@ def tables() -> Mapping[str, Callable[[], tuple[Row, list[Row]]]]:
         "builds": lambda: _keys_table(keys.build_keys(), model.Build),
         "hosts": lambda: _keys_table(keys.host_keys(build), model.Host),
         "models": lambda: _keys_table(keys.model_keys(sweep), model.Model),
-        "sweeps": lambda: _keys_table(sweeps.keys(), model.Sweep, {"workload": "workloads"}),
+        "sweeps": lambda: _keys_table(sweeps.keys(), model.Sweep),
         "configurations": lambda: _keys_table(keys.config_keys(), model.Config),
         "workloads": lambda: _keys_table(keys.workload_keys(), model.Workload),
         "thresholds": _thresholds_table,
@@ -177,18 +176,18 @@ def _refreshed(name: str, body: str) -> str:
     return _table(heads, [(*row, meanings.get(row[0], "")) for row in rows], escape=False) + "\n"
 
 
-def _keys_table(
-    readers: Mapping[str, Reader], noun: type, names: Mapping[str, str] | None = None
-) -> tuple[Row, list[Row]]:
+def _keys_table(readers: Mapping[str, Reader], noun: type) -> tuple[Row, list[Row]]:
     fields = {field.name: field for field in dataclasses.fields(noun)}
-    rows = []
+    rows: list[Row] = []
     for key, reader in readers.items():
-        field = fields[(names or {}).get(key, key)]
+        if key == "workload":
+            rows.append(("`workload`", "a table, or a list of tables", "a workload of defaults"))
+            continue
+        field = fields[key]
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        expected = "one table, or a list of tables" if key == "workload" else expectation(reader)
-        rows.append((f"`{key}`", _escaped(expected), _escaped(_toml(default))))
+        rows.append((f"`{key}`", _escaped(expectation(reader)), _escaped(_default(default))))
     return ("key", "value", "default", "meaning"), rows
 
 
@@ -207,35 +206,34 @@ def _complaint(reader: Reader, value: object) -> str:
     return re.sub(r", found .*", "", said)
 
 
-def _toml(value: object) -> str:
+def _default(value: object) -> str:
     """Return a default as one would write it in TOML; a dash where there is none."""
+    if value is dataclasses.MISSING:
+        return "must be given"
+    return "–" if value is None else f"`{_toml(value)}`"
+
+
+def _toml(value: Any) -> str:
     match value:
-        case _ if value is dataclasses.MISSING:
-            return "must be given"
-        case None:
-            return "–"
         case bool():
-            return f"`{str(value).lower()}`"
+            return str(value).lower()
         case str():
-            return f'`"{value}"`'
-        case int() | float():
-            return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+            return f'"{value}"'
         case (int(), int()):
-            return f'`"{value[0]}-{value[1]}"`'
-        case (model.Workload(),):
-            return "the defaults of a workload"
+            return f'"{value[0]}-{value[1]}"'
         case tuple():
-            return "`[" + ", ".join(_toml(item).strip("`") for item in value) + "]`"
+            return f"[{', '.join(map(_toml, value))}]"
         case Mapping():
-            return "`{}`" if not value else "`" + ", ".join(f"{k} = {v}" for k, v in value.items()) + "`"
+            return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}"
         case _:
-            # A build is given by its name.
-            return "must be given"
+            return f"{value:g}"
 
 
 def _thresholds_table() -> tuple[Row, list[Row]]:
     default = Thresholds()
-    rows = [(f"`{field.name}`", f"{getattr(default, field.name):g}") for field in dataclasses.fields(default)]
+    rows: list[Row] = [
+        (f"`{field.name}`", f"{getattr(default, field.name):g}") for field in dataclasses.fields(default)
+    ]
     return ("threshold", "value", "meaning"), rows
 
 

@@ -79,5 +79,5 @@ def _installed(target: str) -> bool:
 def main(debug: bool) -> None:
     """Benchmark results of vLLM servers: read, keep, compare, report. Touches no host; `invoke` does.
 
-    Exit status: 0 done, 1 failed, 2 wrong usage, 4 a regression, 130 interrupted.
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """

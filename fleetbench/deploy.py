@@ -119,9 +119,15 @@ def undo(
     *,
     said: Callable[[str], None],
 ) -> str:
-    """Put the unit back as it was before a deploy that failed; return what was done, in a few words."""
+    """Put the unit back as it was before a deploy that failed; return what was done, in a few words.
+
+    A service that still runs as it did before is left alone: not every failure comes after a change.
+    """
     text, unit = before
-    lifecycle.stop(session, spec.unit, said=said)
+    now = lifecycle.look(session, spec.unit, spec.port, lines=0)
+    untouched = unit is not None and unit.running and not now.dead and now.invocation == unit.invocation
+    if not untouched:
+        lifecycle.stop(session, spec.unit, said=said)
     if text is None:
         session.read(("systemctl", "disable", spec.unit))
         session.read(("rm", "-f", "--", spec.unit_path))
@@ -133,6 +139,8 @@ def undo(
     session.read(("systemctl", "reset-failed", spec.unit))
     if unit is not None and unit.enabled != "enabled":
         session.read(("systemctl", "disable", spec.unit))
+    if untouched:
+        return "the service runs on as before"
     if unit is not None and unit.running:
         lifecycle.start(session, spec.unit)
         return "the previous unit was put back and started"

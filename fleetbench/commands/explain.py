@@ -18,7 +18,14 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 @click.command()
 @click.argument("file", metavar="FILE|-")
-@click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("table", "json")),
+    default="table",
+    show_default=True,
+    help="A table for people, JSON for programs.",
+)
 @click.option(
     "--kernel-log",
     "kernel_log",

@@ -18,7 +18,14 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # what PowerShell's `>` writes
 
 @click.command()
 @click.argument("files", metavar="FILE|-...", nargs=-1, required=True)
-@click.option("--format", "form", type=click.Choice(console.FORMATS), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(console.FORMATS),
+    default="table",
+    show_default=True,
+    help="A table for people, JSON or CSV for programs.",
+)
 @click.pass_context
 def parse(ctx: click.Context, files: tuple[str, ...], form: str) -> None:
     """Read benchmark reports (any text around them) and result JSON of any vLLM version.

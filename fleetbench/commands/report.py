@@ -17,14 +17,21 @@ FORMATS = ("table", "markdown", "json", "csv")
 
 
 @click.command()
-@click.argument("run", metavar="RUN|latest", default="latest")
+@click.argument("run", metavar="[RUN|latest]", default="latest")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Directory for the files; default: report/ in the run's directory.",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="What is printed; the files are the same.",
+)
 def report(run: str, output: Path | None, form: str) -> None:
     """Report on a run: every configuration, measured or failed, with its verdict.
 

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from fleetbench.results.store import Store
 
 _form = click.option(
-    "--format", "form", type=click.Choice(console.FORMATS), default="table", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(console.FORMATS),
+    default="table",
+    show_default=True,
+    help="A table for people, JSON or CSV for programs.",
 )
 
 

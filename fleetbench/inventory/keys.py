@@ -140,6 +140,7 @@ def model_keys(sweep: Reader) -> Mapping[str, Reader]:
         "serve_args": many(serve_argument),
         "env": environment,
         "sweep": sweep,
+        "hosts": text("hosts as --hosts takes them"),
         "min_vllm": VERSION,
         "gated": flag,
     }

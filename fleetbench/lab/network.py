@@ -6,6 +6,7 @@ the host configures a network, and the namespace survives the host's reboots.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -109,11 +110,26 @@ def disconnect(settings: Settings, index: int) -> None:
         batch([f"netns delete {settings.namespace(index)}"])
 
 
+def wait_forwarding(link: str, timeout_s: float = 10) -> None:
+    """Wait until the bridge forwards what arrives at one of its ports.
+
+    The kernel tells the bridge of a cable that came up with up to a second's delay, when several changed.
+    """
+    state = Path("/sys/class/net", link, "brport", "state")
+    deadline = time.monotonic() + timeout_s
+    while not state.exists() or state.read_text(encoding="ascii").strip() != "3":
+        if time.monotonic() > deadline:
+            raise LabError(f"the cable {link} does not come up")
+        time.sleep(0.02)
+
+
 def condition(settings: Settings, index: int, state: str | int) -> None:
     """Cut the cable (`down`), mend it (`up`), or limit it to so many kbit/s into the host (0: none)."""
     link = settings.link(index)
     if state in ("up", "down"):
         batch([f"link set {link} {state}"])
+        if state == "up":
+            wait_forwarding(link)
     elif isinstance(state, int) and state >= 0:
         current = run(["tc", "qdisc", "show", "dev", link])
         if " tbf " in f" {current} ":

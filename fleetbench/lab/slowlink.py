@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fleetbench.lab.network import batch, exists
+from fleetbench.lab.network import batch, exists, wait_forwarding
 from fleetbench.lab.settings import LabError, Settings
 
 SOL_PACKET = 263
@@ -58,11 +58,14 @@ def running(settings: Settings, index: int, line: Line) -> Iterator[None]:
     try:
         if carrier.stdout is None or carrier.stdout.readline() != b"ready\n":
             raise LabError("the slow line did not start", cause=f"status {carrier.wait()}")
+        wait_forwarding(near)
         yield
     finally:
         carrier.communicate()
         batch([f"link delete {near}"] if exists(near) else [])
-        batch([f"link set {cable} master {settings.bridge} promisc off"] if exists(cable) else [])
+        if exists(cable):
+            batch([f"link set {cable} master {settings.bridge} promisc off"])
+            wait_forwarding(cable)
 
 
 def _open(interface: str) -> socket.socket:

@@ -7,16 +7,18 @@ pause). What counts is the invocation: a new one means that the old one died.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fleetbench.errors import CommandFailed, NotReady, one_line
-from fleetbench.facts.values import HostFacts, Missing
+from fleetbench.facts.values import HostFacts, Missing, Unit
 from fleetbench.model import GpuSet, ServiceSpec
 from fleetbench.service import http, watch
 from fleetbench.service.diagnose import not_ready
 from fleetbench.transport.durable import DurableSession
+from fleetbench.units import exec_arguments
 
 Said = Callable[[str], None]
 ReadFacts = Callable[[DurableSession], HostFacts]
@@ -38,13 +40,17 @@ class Target:
     @classmethod
     def of(cls, spec: ServiceSpec) -> Target:
         """Return the target that a spec describes."""
-        anywhere = spec.bind in ("0.0.0.0", "::", "")  # noqa: S104  compared, not bound
         return cls(
             unit=spec.unit,
             port=spec.port,
-            address="127.0.0.1" if anywhere else spec.bind,
+            address=address_of(spec.bind),
             model=spec.served_name or spec.model,
         )
+
+    @classmethod
+    def installed(cls, unit: Unit, facts: HostFacts) -> Target:
+        """Return the target that an installed unit is; its file says on which address it listens."""
+        return cls(unit=unit.name, port=unit.port or 0, address=address_of(bound_to(unit, facts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,18 @@ class Ready:
     seconds: float
     served: http.Served
     invocation: str
+
+
+def address_of(bind: str) -> str:
+    """Given the address that a server is bound to, return the one under which its own host reaches it."""
+    return "127.0.0.1" if bind in ("0.0.0.0", "::", "") else bind  # noqa: S104  compared, not bound
+
+
+def bound_to(unit: Unit, facts: HostFacts) -> str:
+    """Return the `--host` of an installed unit; empty when its file does not say."""
+    file = facts.files.get(unit.fragment)
+    words = exec_arguments(file.text or "") if file is not None else ()
+    return dict(itertools.pairwise(words)).get("--host", "")
 
 
 def start(session: DurableSession, unit: str) -> str:

@@ -2,6 +2,7 @@
 # Sections start with "#<token> <name>"; the token is random, so that no log line can pretend to be one.
 export LC_ALL=C.UTF-8
 token=$1 unit=$2 port=$3 address=$4 lines=$5
+case $address in *:*) address="[$address]" ;; esac
 section() { printf '\n#%s %s\n' "$token" "$1"; }
 section unit
 systemctl show "$unit" -p LoadState -p ActiveState -p SubState -p Result -p NRestarts -p InvocationID \

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleetbench import fleet
-from fleetbench.errors import Exit, FleetbenchError, Interrupted, NotPossible
+from fleetbench.errors import Exit, FleetbenchError, Interrupted, NotPossible, NotReached
 from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import GpuSet, Host, Model, TrialState
 from fleetbench.results.rows import RunRow, RunState, TrialRow
@@ -100,53 +100,78 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
     client_session = session
     if engine.client is not None and engine.client.name != host.name:
         client_session = engine.open_session(engine.client)
-    problems: tuple[FleetbenchError, ...] = ()
     states: list[TrialState] = []
+    reached = True
+    problems: tuple[FleetbenchError, ...] = ()
     try:
-        gpus = GpuSet(tuple(sorted({index for row in rows for index in row.gpus.indices})))
-        facts = facts_of(session)
-        _refuse_unknown(host, facts)
-        borrowed = open_loan(engine.store, run.id, session, facts, gpus, said)
-        ground = Ground(
-            store=engine.store,
-            host=host,
-            model=engine.model,
-            session=session,
-            read_facts=facts_of,
-            borrowed=borrowed,
-            ready_timeout_s=engine.ready_timeout_s,
-            said=said,
-        )
-        bench = Bench(
-            client=engine.client or host,
-            session=client_session,
-            seed=engine.seed,
-            limit_s=engine.bench_timeout_s,
-            warmup=engine.warmup,
-        )
-        for row in rows:
-            if row.state in ENDED:
-                states.append(row.state)
-                continue
-            states.append(run_trial(ground, row, bench))
-            _stop_sweep_unit(session, row.port, said)
+        _measure_trials(engine, run, host, session, client_session, rows, states)
+    except NotReached:
+        reached = False
+        said(f"NOT GIVEN BACK, the host is away; when it is back: invoke sweep --resume {run.id}")
+        raise
     finally:
-        # Also after Ctrl-C and after a host was lost and found again: production comes first.
-        session.stop = None
-        problems = give_back(
-            engine.store,
-            run.id,
-            host,
-            session,
-            facts_of,
-            ready_timeout_s=engine.ready_timeout_s,
-            said=said,
-        )
+        if reached:  # also after Ctrl-C: production comes first
+            session.stop = None
+            problems = give_back(
+                engine.store,
+                run.id,
+                host,
+                session,
+                facts_of,
+                ready_timeout_s=engine.ready_timeout_s,
+                said=said,
+            )
         for problem in problems:
             said(f"NOT GIVEN BACK: {problem}")
         session.close()
         client_session.close()
     return HostEnd(tuple(states), problems)
+
+
+def _measure_trials(
+    engine: Engine,
+    run: RunRow,
+    host: Host,
+    session: DurableSession,
+    client_session: DurableSession,
+    rows: Sequence[TrialRow],
+    states: list[TrialState],
+) -> None:
+    """Borrow, then bring each trial of a host to its end; their states are added to `states`."""
+
+    def said(text: str) -> None:
+        engine.said(text, host.name)
+
+    def facts_of(through: DurableSession) -> HostFacts:
+        return engine.read_facts(through, host)
+
+    gpus = GpuSet(tuple(sorted({index for row in rows for index in row.gpus.indices})))
+    facts = facts_of(session)
+    _refuse_unknown(host, facts)
+    borrowed = open_loan(engine.store, run.id, session, facts, gpus, said)
+    ground = Ground(
+        store=engine.store,
+        host=host,
+        model=engine.model,
+        session=session,
+        read_facts=facts_of,
+        borrowed=borrowed,
+        ready_timeout_s=engine.ready_timeout_s,
+        said=said,
+    )
+    bench = Bench(
+        client=engine.client or host,
+        session=client_session,
+        seed=engine.seed,
+        limit_s=engine.bench_timeout_s,
+        warmup=engine.warmup,
+    )
+    for row in rows:
+        if row.state in ENDED:
+            states.append(row.state)
+            continue
+        states.append(run_trial(ground, row, bench))
+        _stop_sweep_unit(session, row.port, said)
 
 
 def _stop_sweep_unit(session: DurableSession, port: int, said: Callable[[str], None]) -> None:

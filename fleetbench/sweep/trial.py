@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from fleetbench.bench.measure import Server, Task, keep_files, measure
+from fleetbench.bench.measure import Server, Task, measure
 from fleetbench.deploy import CREDENTIAL, Wish, service_spec
 from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
-from fleetbench.facts.document import to_json
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import Failure, Host, Model, ServiceSpec, TrialState, Workload
 from fleetbench.preflight import refuse, units_of
@@ -22,14 +20,9 @@ from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
 from fleetbench.service.diagnose import not_ready
 from fleetbench.service_log import phase
-from fleetbench.transport.base import bash
+from fleetbench.sweep.evidence import Evidence, invocation_of
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render, spec_hash
-
-_JOURNAL = r"""
-export LC_ALL=C.UTF-8
-journalctl "_SYSTEMD_INVOCATION_ID=$1" + "INVOCATION_ID=$1" -o short-iso-precise --no-pager | tail -c 8000000
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +64,8 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
         unit_text=render(spec),
         spec_hash=spec_hash(spec),
     )
-    evidence = store.directory(row.run_id) / f"trial-{row.number:02d}"
-    keep_files(
-        evidence, {"unit.service": render(spec).encode(), "facts-before.json": to_json(facts).encode()}
-    )
+    evidence = Evidence(store.directory(row.run_id) / f"trial-{row.number:02d}", ground.session)
+    evidence.keep_before(render(spec), facts)
     invocation = ""
     try:
         invocation = _serving(ground, row, spec, facts)
@@ -85,12 +76,12 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
         invocation = (exc.invocation if isinstance(exc, NotReady) else "") or invocation
         store.set_trial(row.run_id, row.number, state=TrialState.FAILED, failure=failure)
         said(f"trial {row.number} failed: {failure.cause}")
-        return TrialState.FAILED
+        state = TrialState.FAILED
     else:
         store.set_trial(row.run_id, row.number, state=TrialState.MEASURED)
-        return TrialState.MEASURED
-    finally:
-        _keep_journal(ground, evidence, spec, invocation)
+        state = TrialState.MEASURED
+    evidence.keep_after(invocation or invocation_of(ground.session, spec.unit), ground.read_facts)
+    return state
 
 
 def sweep_spec(ground: Ground, row: TrialRow, facts: HostFacts) -> ServiceSpec:
@@ -105,7 +96,7 @@ def measure_all(ground: Ground, row: TrialRow, bench: Bench, server: Server) -> 
     Raises NotReady with the cause as soon as the server is not the one any more that it was at the start.
     """
     session, said = ground.session, ground.said
-    invocation = _invocation(session, server.unit)
+    invocation = invocation_of(session, server.unit)
 
     def alive() -> None:
         asked = ("systemctl", "show", server.unit, "-P", "InvocationID", "-P", "ActiveState")
@@ -222,17 +213,6 @@ def _finish_dead(store: Store, task: Task, exc: NotReady) -> None:
         verdict=Verdict.INVALID,
         reasons=(f"the server died during the run: {exc.what}",),
     )
-
-
-def _keep_journal(ground: Ground, evidence: Path, spec: ServiceSpec, invocation: str) -> None:
-    invocation = invocation or _invocation(ground.session, spec.unit)
-    if invocation:
-        journal = ground.session.read(bash(_JOURNAL, invocation), timeout_s=120)
-        keep_files(evidence, {"server.journal": journal.stdout.encode()})
-
-
-def _invocation(session: DurableSession, unit: str) -> str:
-    return session.read(("systemctl", "show", unit, "-P", "InvocationID")).stdout.strip()
 
 
 def _as_failure(exc: FleetbenchError) -> Failure:

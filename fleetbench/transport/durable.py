@@ -24,8 +24,9 @@ class DurableSession:
     """Same contract as the session that `opener` gives; `run` is never repeated, the rest may be.
 
     A command that changes something is not repeated blindly: `run` raises `ConnectionLost` and the caller
-    decides. `read`, `put` and `get` change nothing when they run twice, so they wait for the host instead.
-    Once the event `stop` is set (Ctrl-C reaches only the main thread), `read` raises Interrupted.
+    decides. `read`, `put` and `get` change nothing when they run twice, so they wait for the host instead,
+    up to `patience_s`; a host that has not answered once is waited for only when it is `known` to be there.
+    Once the event `stop` is set (Ctrl-C reaches only the main thread), `read` and waiting raise Interrupted.
     """
 
     def __init__(
@@ -34,13 +35,15 @@ class DurableSession:
         opener: Opener,
         *,
         patience_s: float = 300,
+        known: bool = True,
         said: Callable[[str], None] = lambda _: None,
         stop: threading.Event | None = None,
     ) -> None:
         self.host = host
         self.stop = stop
+        self.patience_s = patience_s
+        self._known = known
         self._opener = opener
-        self._patience_s = patience_s
         self._said = said
         self._inner: Session | None = None
         self._closed_round_trips = 0
@@ -57,8 +60,7 @@ class DurableSession:
 
     def read(self, argv: Sequence[str], *, timeout_s: float | None = None) -> CommandResult:
         """Run a command that may run twice; wait and repeat while the host cannot be reached."""
-        if self.stop is not None and self.stop.is_set():
-            raise Interrupted("interrupted", host=self.host.name)
+        self._pause(0)
         return self.patiently(lambda session: session.run(argv, timeout_s=timeout_s))
 
     def put(self, content: bytes, path: str, *, mode: int = 0o644, owner: str = "root:root") -> None:
@@ -86,6 +88,7 @@ class DurableSession:
     def _connected(self) -> Iterator[Session]:
         if self._inner is None:
             self._inner = self._opener()
+        self._known = True
         try:
             yield self._inner
         except NotReached:
@@ -94,7 +97,7 @@ class DurableSession:
 
     def patiently(self, call: Callable[[Session], T]) -> T:
         """Return what `call` returns for a connected session; repeat it while the host cannot be reached."""
-        give_up = time.monotonic() + self._patience_s
+        give_up = time.monotonic() + self.patience_s
         delay, quiet = 0.5, True
         while True:
             try:
@@ -103,14 +106,20 @@ class DurableSession:
             except HostKeyRefused:
                 raise  # waiting does not make a wrong key right
             except NotReached as exc:
-                if time.monotonic() > give_up:
+                if time.monotonic() > give_up or not self._known:
                     raise
                 if quiet:
                     self._said(f"not reachable ({exc.cause or exc.what}); asking again")
                     quiet = False
-                time.sleep(delay)
+                self._pause(delay)
                 delay = min(delay * 1.6, 5.0)
             else:
                 if not quiet:
                     self._said("reachable again")
                 return answer
+
+    def _pause(self, seconds: float) -> None:
+        if self.stop is None:
+            time.sleep(seconds)
+        elif self.stop.wait(seconds):
+            raise Interrupted("interrupted", host=self.host.name)

@@ -25,8 +25,11 @@ def durable(
     host: Host,
     *,
     patience_s: float = 300,
+    known: bool = True,
     said: Callable[[str], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> DurableSession:
     """A session to a host that reconnects by itself. Nothing is connected before the first use."""
-    return DurableSession(host, lambda: open_session(host), patience_s=patience_s, said=said, stop=stop)
+    return DurableSession(
+        host, lambda: open_session(host), patience_s=patience_s, known=known, said=said, stop=stop
+    )

@@ -16,6 +16,7 @@ from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
 from fleetbench.preflight import units_of
 from fleetbench.results.rows import RunKind, RunRow, RunState
 from fleetbench.results.store import Store, open_store
+from fleetbench.sweep.evidence import Evidence
 from fleetbench.sweep.trial import Bench, Ground, measure_all
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import served_by
@@ -128,9 +129,11 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         said=said,
     )
     said(f"run {run.id}: {row.config.label} on GPU {row.gpus or '–'}, client {client.name}")
+    evidence = Evidence(store.directory(run.id) / f"trial-{row.number:02d}", session)
     try:
         now = facts(session)
         unit = _running_unit(host, now, row.port)
+        evidence.keep_before(_text_of(host, now, unit), now)
         store.set_trial(
             run.id,
             row.number,
@@ -152,6 +155,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
             ),
             server,
         )
+        evidence.keep_after(unit.invocation, facts)
     except KeyboardInterrupt:
         store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
         console.progress(f"the client runs on; continue with: invoke bench --resume {run.id}")

@@ -64,11 +64,14 @@ def guarded(options: Options, verb: Callable[[], Exit]) -> NoReturn:
     raise SystemExit(status)
 
 
-def session_to(host: Host, *, patience_s: float = 60, stop: threading.Event | None = None) -> DurableSession:
-    """Return a session to a host that reports its troubles on the console."""
-    return durable(
-        host, patience_s=patience_s, said=lambda text: console.progress(text, host=host.name), stop=stop
-    )
+def session_to(
+    host: Host, *, patience_s: float = 60, known: bool = False, stop: threading.Event | None = None
+) -> DurableSession:
+    """Return a session to a host that reports its troubles on the console.
+
+    A host that does not answer the first time is named at once; one that is `known` to exist is waited for.
+    """
+    return durable(host, patience_s=patience_s, known=known, said=say(host), stop=stop)
 
 
 def facts_of(session: DurableSession, host: Host, paths: Sequence[str] = ()) -> HostFacts:
@@ -85,6 +88,14 @@ def audit_path() -> Path:
 def say(host: Host) -> Callable[[str], None]:
     """Return a function that writes progress lines of a host."""
     return lambda text: console.progress(text, host=host.name)
+
+
+def at_least(least: int, **numbers: float) -> None:
+    """Raise UsageError for the first of the options whose number is below `least`."""
+    for name, number in numbers.items():
+        if number < least:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"{option} {number:g} is too small", next_step=f"a number from {least} up")
 
 
 def print_failures(outcomes: Sequence[fleet.HostOutcome[object]], options: Options) -> None:

@@ -46,7 +46,7 @@ def sweep(
         wanted = find_model(inventory, model)
         named = find_sweep(inventory, sweep_name or wanted.sweep or "default")
         named = replace(named, repeats=repeats) if repeats else named
-        hosts = options.chosen(inventory)
+        hosts = replace(options, hosts=options.hosts or wanted.hosts).chosen(inventory)
         places = _places(hosts, options)
         planned = trials(named, wanted, places)
         if options.check:
@@ -84,7 +84,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     client = str(arguments.get("client") or "")
 
     def session(host: Host) -> DurableSession:
-        return session_to(host, patience_s=PATIENCE_S, stop=stop)
+        return session_to(host, patience_s=PATIENCE_S, known=True, stop=stop)
 
     engine = Engine(
         store=store,

@@ -1,15 +1,15 @@
-"""deploy, status, logs, restart, remove: the persistent services of the fleet."""
+"""deploy, restart, remove: the persistent services of the fleet."""
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Sequence
 
 from fleetbench import console, deploy, fleet
 from fleetbench.apply import apply
 from fleetbench.audit import AuditLog
-from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError, one_line
-from fleetbench.facts.values import HostFacts, Missing, Unit
+from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError
+from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import find_model
 from fleetbench.model import Config, GpuSet, Host
 from fleetbench.operations.systemd import absent
@@ -62,11 +62,15 @@ def deploy_service(
         ready_timeout_s=timeout_s,
     )
     hosts = options.chosen(inventory)
+    stop = threading.Event()
+    if not options.check:
+        AuditLog(audit_path()).ready()
     outcomes = fleet.on_each(
         hosts,
-        lambda host: _deploy_on(host, wish, options),
+        lambda host: _deploy_on(host, wish, options, stop),
         status_of=lambda status: status,
         parallel=options.parallel,
+        stop=stop,
     )
     print_failures(outcomes, options)
     rows = [
@@ -76,8 +80,8 @@ def deploy_service(
     return fleet.exit_status(outcomes)
 
 
-def _deploy_on(host: Host, wish: deploy.Wish, options: Options) -> fleet.Status:
-    session = session_to(host)
+def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.Event) -> fleet.Status:
+    session = session_to(host, stop=stop)
     said = say(host)
     try:
         facts = facts_of(session, host)
@@ -102,7 +106,9 @@ def _deploy_on(host: Host, wish: deploy.Wish, options: Options) -> fleet.Status:
             _apply(session, outcome.steps)
             ready = deploy.bring_up(session, spec, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase)
         except (FleetbenchError, KeyboardInterrupt) as exc:
+            session.stop = None  # what Ctrl-C ends is the deploy, not the way back
             undone = deploy.undo(session, spec, before, said=said)
+            said(undone)
             if isinstance(exc, FleetbenchError):
                 raise deploy.failed(exc, undone) from None
             raise
@@ -124,9 +130,11 @@ def _apply(session: DurableSession, steps: Sequence[Step]) -> None:
 def _verify(session: DurableSession, host: Host, unit: str, text: str) -> None:
     """systemd-analyze exits 0 on misspelt keys, so its words decide; lines about other units do not count."""
     source = f"/run/.fleetbench-{unit}"
-    session.put(text.encode(), source, mode=0o600)
-    said = check(session, bash(VERIFY, source, unit), timeout_s=60, what="cannot verify the unit").stdout
-    session.read(("rm", "-f", "--", source))
+    try:
+        session.put(text.encode(), source, mode=0o600)
+        said = check(session, bash(VERIFY, source, unit), timeout_s=60, what="cannot verify the unit").stdout
+    finally:
+        session.read(("rm", "-f", "--", source))
     if said.strip():
         raise NotPossible(
             f"systemd does not accept {unit}",
@@ -136,69 +144,25 @@ def _verify(session: DurableSession, host: Host, unit: str, text: str) -> None:
         )
 
 
-def status(options: Options) -> Exit:
-    """Show the vLLM units of each chosen host."""
-    hosts = options.chosen(options.load())
-
-    def look(host: Host) -> HostFacts:
-        session = session_to(host)
-        try:
-            return facts_of(session, host)
-        finally:
-            session.close()
-
-    outcomes = fleet.on_each(hosts, look, parallel=options.parallel)
-    rows: list[tuple[object, ...]] = []
-    for outcome in outcomes:
-        if outcome.value is None:
-            rows.append((outcome.host.name, "–", outcome.status.value, "", "", None, None, "", ""))
-            continue
-        for unit in sorted(units_of(outcome.value).values(), key=lambda unit: unit.name):
-            if unit.name.startswith("vllm-"):
-                rows.append(_status_row(outcome.host, unit))
-        if isinstance(outcome.value.units, Missing):
-            rows.append((outcome.host.name, "–", outcome.value.units.reason, "", "", None, None, "", ""))
-    columns = ("host", "unit", "state", "boot", "gpus", "port", "restarts", "spec", "note")
-    console.print_rows(columns, rows, form=options.form)
-    print_failures(outcomes, options)
-    return fleet.exit_status(outcomes)
-
-
-def _status_row(host: Host, unit: Unit) -> tuple[object, ...]:
-    note = ""
-    if unit.need_reload:
-        note = "file changed since daemon-reload"
-    elif unit.running and unit.running_spec != unit.spec:
-        note = "restart pending: the file is newer than the process"
-    elif unit.active == "failed":
-        note = f"{unit.result}, status {unit.exit_code}"
-    state = f"{unit.active}/{unit.sub}"
-    return (
-        host.name,
-        unit.name.removesuffix(".service"),
-        state,
-        unit.enabled,
-        unit.gpus,
-        unit.port,
-        unit.restarts,
-        unit.spec,
-        note,
-    )
-
-
 def restart(options: Options, *, port: int, timeout_s: float) -> Exit:
     """Restart the service on a port of each chosen host, one host after the other; each has to answer."""
 
-    def again(host: Host) -> fleet.Status:
-        session, said = session_to(host), say(host)
+    def again(host: Host, stop: threading.Event) -> fleet.Status:
+        session, said = session_to(host, stop=stop), say(host)
         try:
-            unit = _unit_on(host, facts_of(session, host), port)
-            lifecycle.stop(session, unit.name, said=said)
-            lifecycle.drain(
-                session, GpuSet.parse(unit.gpus), lambda s: facts_of(s, host), port=port, said=said
-            )
+            facts = facts_of(session, host)
+            unit = _unit_on(host, facts, port)
+            target = lifecycle.Target.installed(unit, facts)
+            try:
+                lifecycle.stop(session, unit.name, said=said)
+                lifecycle.drain(
+                    session, GpuSet.parse(unit.gpus), lambda s: facts_of(s, host), port=port, said=said
+                )
+            except (FleetbenchError, KeyboardInterrupt):
+                session.stop = None  # whatever came in between: a restart never leaves a service stopped
+                lifecycle.start(session, unit.name)
+                raise
             invocation = lifecycle.start(session, unit.name)
-            target = lifecycle.Target(unit=unit.name, port=port)
             ready = lifecycle.wait_ready(
                 session, target, invocation=invocation, timeout_s=timeout_s, said=said, phase_of=phase
             )
@@ -213,8 +177,8 @@ def restart(options: Options, *, port: int, timeout_s: float) -> Exit:
 def remove(options: Options, *, port: int) -> Exit:
     """Stop, disable and delete the service on a port of each chosen host."""
 
-    def gone(host: Host) -> fleet.Status:
-        session, said = session_to(host), say(host)
+    def gone(host: Host, stop: threading.Event) -> fleet.Status:
+        session, said = session_to(host, stop=stop), say(host)
         try:
             facts = facts_of(session, host)
             name = f"vllm-{port}.service"
@@ -234,36 +198,20 @@ def remove(options: Options, *, port: int) -> Exit:
     return _rolling(options, gone)
 
 
-def logs(options: Options, *, unit: str, port: int, lines: int, follow: bool) -> Exit:
-    """Show a unit's journal of one or several hosts; with `follow` until Ctrl-C."""
-    hosts = options.chosen(options.load())
-    name = unit or f"vllm-{port}.service"
-    sessions = {host.name: session_to(host) for host in hosts}
-    cursors: dict[str, str] = {}
-    try:
-        while True:
-            for host in hosts:
-                argv = ["journalctl", "-u", name, "-o", "short-iso", "--no-pager", "--show-cursor"]
-                argv += ["--after-cursor", cursors[host.name]] if host.name in cursors else ["-n", str(lines)]
-                result = sessions[host.name].read(argv, timeout_s=30)
-                text, _, cursor = result.stdout.rpartition("-- cursor: ")
-                cursors |= {host.name: cursor.strip()} if cursor.strip() else {}
-                label = f"[{host.name}] " if len(hosts) > 1 else ""
-                for line in text.splitlines():
-                    if not line.startswith("-- "):
-                        console.write(label + one_line(line, 4000))
-            if not follow:
-                return Exit.OK
-            time.sleep(1)
-    finally:
-        for session in sessions.values():
-            session.close()
-
-
-def _rolling(options: Options, work: Callable[[Host], fleet.Status]) -> Exit:
+def _rolling(options: Options, work: Callable[[Host, threading.Event], fleet.Status]) -> Exit:
     """One host after the other; after the first failure no further host is touched."""
     hosts = options.chosen(options.load())
-    outcomes = fleet.on_each(hosts, work, status_of=lambda status: status, parallel=1, max_failures=0)
+    if not options.check:
+        AuditLog(audit_path()).ready()
+    stop = threading.Event()
+    outcomes = fleet.on_each(
+        hosts,
+        lambda host: work(host, stop),
+        status_of=lambda status: status,
+        parallel=1,
+        max_failures=0,
+        stop=stop,
+    )
     print_failures(outcomes, options)
     rows = [(outcome.host.name, outcome.status.value) for outcome in outcomes]
     console.print_rows(("host", "outcome"), rows, form=options.form)

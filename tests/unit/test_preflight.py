@@ -78,8 +78,12 @@ def test_the_unit_itself_and_what_is_borrowed_are_no_obstacle() -> None:
     sweep = spec(8101, name="vllm-sweep-8101", persistent=False, venv=HOST.venv)
     stopped = facts(units={"vllm-8001.service": unit(8001, "0,1", active="inactive", sub="dead")})
     with pytest.raises(NotPossible):
-        refuse(HOST, sweep, stopped)
-    refuse(HOST, sweep, stopped, ours=("vllm-8001.service",))
+        refuse(HOST, spec(8002), stopped)  # it will be back at boot
+    refuse(HOST, sweep, stopped)  # and by then the sweep unit is gone
+    running = facts(units={"vllm-8001.service": unit(8001, "0,1")})
+    with pytest.raises(NotPossible):
+        refuse(HOST, sweep, running)
+    refuse(HOST, sweep, running, ours=("vllm-8001.service",))
 
 
 def test_a_disabled_stopped_unit_holds_nothing() -> None:

@@ -1,0 +1,44 @@
+"""What a trial keeps besides its numbers: unit text, facts before and after, the server's whole journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetbench.bench.measure import keep_files
+from fleetbench.facts.document import to_json
+from fleetbench.facts.values import HostFacts
+from fleetbench.service.lifecycle import ReadFacts
+from fleetbench.transport.base import bash
+from fleetbench.transport.durable import DurableSession
+
+_JOURNAL = r"""
+export LC_ALL=C.UTF-8
+journalctl "_SYSTEMD_INVOCATION_ID=$1" + "INVOCATION_ID=$1" -o short-iso-precise --no-pager | tail -c 8000000
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The directory of a trial below its run, and the session to the server's host."""
+
+    directory: Path
+    session: DurableSession
+
+    def keep_before(self, unit_text: str, facts: HostFacts) -> None:
+        """Write the unit and the facts as they are before the first measurement."""
+        content = {"unit.service": unit_text.encode(), "facts-before.json": to_json(facts).encode()}
+        keep_files(self.directory, content)
+
+    def keep_after(self, invocation: str, read_facts: ReadFacts) -> None:
+        """Write the facts as they are now, and the journal of the server's life that `invocation` names."""
+        content = {"facts-after.json": to_json(read_facts(self.session)).encode()}
+        if invocation:
+            journal = self.session.read(bash(_JOURNAL, invocation), timeout_s=120)
+            content["server.journal"] = journal.stdout.encode()
+        keep_files(self.directory, content)
+
+
+def invocation_of(session: DurableSession, unit: str) -> str:
+    """Return systemd's id of the unit's present (or, while it is loaded, last) start."""
+    return session.read(("systemctl", "show", unit, "-P", "InvocationID")).stdout.strip()
