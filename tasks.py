@@ -294,11 +294,11 @@ def bench(
 
 
 @verb(
-    "hosts",
     "inventory",
     "check",
     "format",
     "debug",
+    hosts="as for the other verbs (default: hosts of the model in the inventory)",
     model="model of the inventory",
     sweep="sweep of the inventory (default: the model's own)",
     client="inventory host that sends the load (default: each server's own)",

@@ -93,10 +93,9 @@ def _do(lines: _Lines, step: Step) -> None:
     elif action.unit:
         _do_as_unit(lines, action, step.summary)
     else:
-        argv = ("env", *(f"{name}={value}" for name, value in action.env), *action.argv)
         check(
             lines.session,
-            argv if action.env else action.argv,
+            action.argv,
             timeout_s=action.timeout_s,
             as_user=action.user,
             what=f"{step.summary}: did not work",

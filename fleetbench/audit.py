@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
-import re
+import pwd
 import socket
 import threading
 from collections.abc import Sequence
@@ -13,13 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fleetbench.errors import FleetbenchError, one_line
-
-_MASKS = (
-    re.compile(r"(?<=://)[^/\s@]+(?=@)"),  # user:password of a URL
-    re.compile(r"\bhf_[A-Za-z0-9]{8,}"),
-    re.compile(r"(?i)(?<=token=)\S+|(?<=password=)\S+|(?<=secret=)\S+"),
-)
+from fleetbench.errors import FleetbenchError, one_line, without_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +68,22 @@ def now() -> str:
 
 
 def operator() -> str:
-    """Return who runs this: `user@controller`, behind sudo the user who called it."""
+    """Return who runs this: `user@controller`, behind sudo the user who called it.
+
+    The kernel is asked, and not $USER, which everybody can set; $SUDO_USER counts for root alone, who got it
+    from sudo.
+    """
+    uid = os.getuid()
     try:
-        name = os.environ.get("SUDO_USER") or getpass.getuser()
-    except (KeyError, OSError):  # a container's uid without a name
-        name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:  # a container's uid without a name
+        name = str(uid)
+    if uid == 0:
+        name = os.environ.get("SUDO_USER") or name
+    return f"{one_line(name, 60)}@{socket.gethostname()}"
 
 
 def masked(argv: Sequence[str], limit: int = 1000) -> str:
     """Return a command as one line without passwords and tokens; scripts are cut to their beginning."""
     words = [word if "\n" not in word else f"{word.strip().splitlines()[0]} …" for word in argv]
-    text = " ".join(words)
-    for mask in _MASKS:
-        text = mask.sub("***", text)
-    return one_line(text, limit)
+    return one_line(without_secrets(" ".join(words)), limit)

@@ -20,6 +20,7 @@ from fleetbench.errors import Exit, FleetbenchError, Interrupted
 COMMANDS: dict[str, tuple[str, str]] = {
     "parse": ("fleetbench.commands.parse:parse", "Read benchmark reports and result files."),
     "inventory": ("fleetbench.commands.inventory:inventory", "Check and expand the inventory."),
+    "plan": ("fleetbench.commands.plan:plan", "Say which configurations of a sweep can work on a host."),
     "runs": ("fleetbench.commands.runs:runs", "List and show stored runs."),
     "report": ("fleetbench.commands.report:report", "Report on a run: tables, charts, Markdown, CSV."),
     "explain": ("fleetbench.commands.explain:explain", "Say why a server failed to start, from its journal."),

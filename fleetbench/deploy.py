@@ -125,7 +125,9 @@ def undo(
     """
     text, unit = before
     now = lifecycle.look(session, spec.unit, spec.port, lines=0)
-    untouched = unit is not None and unit.running and not now.dead and now.invocation == unit.invocation
+    untouched = (
+        unit is not None and unit.running and not now.dead and now.invocation == (unit.invocation or "none")
+    )
     if not untouched:
         lifecycle.stop(session, spec.unit, said=said)
     if text is None:

@@ -5,6 +5,7 @@ Each error says where (host), what was tried, why it failed and what to do next,
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import Any
 
@@ -40,12 +41,12 @@ class FleetbenchError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        lines = [f"{self.host}: {self.what}" if self.host else self.what]
+        lines = [one_line(f"{self.host}: {self.what}" if self.host else self.what, 1000)]
         if self.cause:
             lines.append(f"  cause: {one_line(self.cause)}")
         if self.next_step:
             lines.append(f"  next:  {one_line(self.next_step)}")
-        return "\n".join(lines)
+        return without_secrets("\n".join(lines))
 
 
 class InventoryError(FleetbenchError):
@@ -112,3 +113,19 @@ def one_line(text: str, limit: int = 400) -> str:
     printable = "".join(c if c.isprintable() else " " for c in text)
     squeezed = " ".join(printable.split())
     return squeezed if len(squeezed) <= limit else squeezed[: limit - 1] + "…"
+
+
+# User and password of a URL; Hugging Face tokens (`hf_transfer` is a package); what follows a telling name.
+_SECRETS = (
+    (re.compile(r"(?<=://)[^/\s]+(?=@)"), "***"),
+    (re.compile(r"\bhf_(?:(?=[a-z]{0,64}[A-Z0-9])[A-Za-z0-9]{8,}|[a-z]{20,})"), "***"),
+    (re.compile(r"(?i)((?:token|api_?key|access_?key|secret_?key|secret|password|passwd)=)[^\s\"',]+"), r"\1***"),
+    (re.compile(r"(--(?:api-key|hf-token)[ =]\"?)[^\s\"]+"), r"\1***"),
+)
+
+
+def without_secrets(text: str) -> str:
+    """Given any text that is shown or kept, return it with what looks like a password or token as `***`."""
+    for pattern, shown in _SECRETS:
+        text = pattern.sub(shown, text)
+    return text

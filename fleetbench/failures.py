@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from fleetbench.errors import one_line
+from fleetbench.errors import one_line, without_secrets
 from fleetbench.failure_table import Role, failure_table
 from fleetbench.log_lines import LogLine, read_lines, without_ansi
 from fleetbench.log_signs import Hit, Signs, read_kernel, read_signs
@@ -250,7 +250,7 @@ def _quote(message: str, end: int = 0) -> str:
     """Return the message as evidence, with the part before the match cut off where it would not fit."""
     if end > MAX_EVIDENCE - 20:
         message = "…" + message[end - MAX_EVIDENCE + 100 :]
-    return one_line(message, MAX_EVIDENCE)
+    return one_line(without_secrets(message), MAX_EVIDENCE)
 
 
 def _with(diagnosis: Diagnosis, *, line: int | None, restarts: int | None) -> Diagnosis:

@@ -111,11 +111,8 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model of the inventory: what is served, and with which arguments.
-
-    `repo` is a Hugging Face name or an absolute path on the host; `hosts` the expression that a sweep of
-    this model takes when no --hosts are given.
-    """
+    """A model of the inventory. `repo` is a Hugging Face name or an absolute path on the host; `hosts` is
+    where a sweep of it runs when no --hosts are given."""
 
     name: str
     repo: str

@@ -60,10 +60,15 @@ def probe_wants(host: Host) -> ProbeWants:
 
 
 def directories(host: Host) -> tuple[files.Directory, ...]:
-    """Return the directories of a host: the service user's, and ours below /etc."""
+    """Return the directories of a host: root's first, then the service user's below them.
+
+    The prefix and `runs/` are root's: whoever owns a directory can put links in the place of what is in it, and
+    root works there (bench clients, the venv's link). `.cache` is where libraries write that know $HOME only.
+    """
     owner = f"{host.user}:{host.user}" if host.user != "root" else "root:root"
-    names = ("", "/venvs", "/models", "/cache", "/runs")
-    return (*(files.Directory(path=f"{host.prefix}{name}", owner=owner) for name in names), ETC)
+    roots = (files.Directory(path=host.prefix), files.Directory(path=f"{host.prefix}/runs"), ETC)
+    names = ("venvs", "models", "cache", ".cache")
+    return (*roots, *(files.Directory(path=f"{host.prefix}/{name}", owner=owner) for name in names))
 
 
 def operations_for(host: Host, facts: HostFacts, inputs: Inputs) -> list[Operation]:

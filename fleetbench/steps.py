@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fleetbench.facts.fields import shown
 from fleetbench.facts.values import HostFacts
 
 
@@ -21,7 +22,8 @@ class Run:
     """Run a command as root and expect status 0.
 
     With `unit` the command runs as a transient systemd unit of that name: it survives a lost connection
-    and its journal is its log; without, it must be quick.
+    and its journal is its log; without, it must be quick. `env` needs a unit, which gets it by a root-only
+    file: an argument list shows in every process list and in sudo's log.
     """
 
     argv: tuple[str, ...]
@@ -29,6 +31,10 @@ class Run:
     unit: str = ""
     user: str = ""
     env: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.env and not self.unit:
+            raise ValueError("an environment would show in the process list: give it a unit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +91,21 @@ def plan_hash(steps: Iterable[Step]) -> str:
 
 
 def text_diff(path: str, old: str | None, new: str | None) -> str:
-    """Given a file's text before and after (None: absent), return a unified diff."""
+    """Given a file's text before and after (None: absent), return a unified diff for people.
+
+    It is printed: what a host's file holds beside text, and what looks like a secret, does not show.
+    """
     return "".join(
         line if line.endswith("\n") else line + "\n"
         for line in difflib.unified_diff(
-            [] if old is None else old.splitlines(keepends=True),
-            [] if new is None else new.splitlines(keepends=True),
+            [] if old is None else _lines(old),
+            [] if new is None else _lines(new),
             "/dev/null" if old is None else path,
             "/dev/null" if new is None else path,
         )
     )
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, each fit to be shown."""
+    return shown(text).splitlines(keepends=True)

@@ -10,18 +10,23 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 
 from fleetbench.errors import Unreadable
-from fleetbench.facts.values import HostFacts, Missing
+from fleetbench.facts.fields import shown
+from fleetbench.facts.values import File, HostFacts, Missing
 
 FORMAT = "fleetbench-facts"
 VERSION = 1
 
 
 def to_json(facts: HostFacts) -> str:
-    """Given facts, return them as one JSON document, indented, keys in the order of the fields."""
+    """Given facts, return them as one JSON document, indented, keys in the order of the fields.
+
+    The documents are kept beside a run: what looks like a secret in a file's text is left out (units that
+    others wrote hold tokens), its hash stays that of the whole file.
+    """
     document = {"format": FORMAT, "version": VERSION, "facts": _plain(facts)}
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
@@ -47,6 +52,8 @@ def from_json(text: str) -> HostFacts:
 def _plain(value: object) -> object:
     if isinstance(value, Missing):
         return {"missing": value.reason}
+    if isinstance(value, File) and value.text is not None:
+        value = replace(value, text=shown(value.text))
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

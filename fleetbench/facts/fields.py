@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fleetbench.errors import one_line
+from fleetbench.errors import one_line, without_secrets
 
 FIELD_LIMIT = 200
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
@@ -14,6 +14,14 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 def clean(text: str, limit: int = FIELD_LIMIT) -> str:
     """Given any text, return it as one printable line: no escapes, no control characters, bounded."""
     return one_line(_ESCAPE.sub("", text[: 8 * limit]), limit)
+
+
+def shown(text: str) -> str:
+    """Given a foreign text of several lines, return it as it may be shown and kept.
+
+    Lines and tabs stay, other control characters become `?`, what looks like a password or token `***`.
+    """
+    return without_secrets("".join(c if c.isprintable() or c in "\n\t" else "?" for c in text))
 
 
 def known(text: str) -> str:

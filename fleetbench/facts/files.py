@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fleetbench.facts.fields import rows, whole
+from fleetbench.facts.fields import clean, rows, whole
 from fleetbench.facts.sections import Sections
 from fleetbench.facts.values import Disk, File, Missing
 
@@ -43,8 +43,8 @@ def files(sections: Sections) -> Mapping[str, File]:
             kind=_KINDS.get(file_type, "other"),
             sha256=digest,
             mode=int(mode, 8),
-            owner=owner,
-            target=targets.get(path, ""),
+            owner=clean(owner),
+            target=clean(targets.get(path, ""), 400),
             text=None if content is None else _verified(content, digest),
         )
     return MappingProxyType(found)

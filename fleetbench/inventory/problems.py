@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleetbench.errors import InventoryError, one_line
+from fleetbench.errors import InventoryError, one_line, without_secrets
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,14 +27,17 @@ class InventoryProblems(InventoryError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__(f"{len(self.problems)} problems in the inventory")
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 def shown(value: object) -> str:
     """Return a value of a TOML file as an error message quotes it: short and on one line."""
     match value:
         case str():
-            return f'"{one_line(value, 60)}"'
+            return f'"{one_line(without_secrets(value), 60)}"'  # where a password is refused, it is not quoted
         case bool():
             return "true" if value else "false"
         case dict():

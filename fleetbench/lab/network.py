@@ -14,6 +14,8 @@ from fleetbench.errors import UsageError
 from fleetbench.lab.commands import run
 from fleetbench.lab.settings import LabError, Settings
 
+IFF_UP = 1
+
 
 def batch(lines: Sequence[str], namespace: str = "") -> None:
     """Run several `ip` commands in one process."""
@@ -51,8 +53,10 @@ def up(settings: Settings, *, nat: bool) -> None:
             )
         batch(
             [
-                # Without a delay the first packets of a fresh host are forwarded at once.
-                f"link add {settings.bridge} type bridge forward_delay 0",
+                # Without a delay the first packets of a fresh host are forwarded at once. Without a fixed
+                # hardware address the bridge would take another one whenever a port comes or goes, and
+                # hosts would talk to the old one for seconds.
+                f"link add {settings.bridge} address {settings.bridge_mac} type bridge forward_delay 0",
                 f"addr add {settings.gateway}/24 dev {settings.bridge}",
                 f"link set {settings.bridge} up",
             ]
@@ -111,11 +115,14 @@ def disconnect(settings: Settings, index: int) -> None:
 
 
 def wait_forwarding(link: str, timeout_s: float = 10) -> None:
-    """Wait until the bridge forwards what arrives at one of its ports.
+    """Wait until the bridge forwards what arrives at one of its ports, unless that was set down on purpose.
 
     The kernel tells the bridge of a cable that came up with up to a second's delay, when several changed.
     """
-    state = Path("/sys/class/net", link, "brport", "state")
+    interface = Path("/sys/class/net", link)
+    if not int((interface / "flags").read_text(encoding="ascii"), 16) & IFF_UP:
+        return
+    state = interface / "brport" / "state"
     deadline = time.monotonic() + timeout_s
     while not state.exists() or state.read_text(encoding="ascii").strip() != "3":
         if time.monotonic() > deadline:

@@ -48,6 +48,11 @@ class Settings:
         return f"fb-{self.name}"
 
     @property
+    def bridge_mac(self) -> str:
+        """Hardware address of the bridge: a locally administered one, made from the lab's name."""
+        return ":".join(["02", *(f"{byte:02x}" for byte in hashlib.sha256(self.name.encode()).digest()[:5])])
+
+    @property
     def gateway(self) -> str:
         """This machine's address in the lab's network."""
         return f"{self.subnet}.1"

@@ -10,11 +10,32 @@ from dataclasses import dataclass
 from fleetbench.errors import NotPossible
 from fleetbench.facts.values import File, HostFacts
 from fleetbench.steps import Operation, Outcome, PutFile, Run, Step, text_diff
+from fleetbench.transport.base import bash
+
+# `install -d` follows a link to a directory, and would give /etc to a service user who plants one after the
+# facts were read. The working directory cannot be swapped: what it is is looked at first, then it is changed.
+# Five digits of mode: with four, chmod(1) keeps a directory's set-group-ID bit.
+_MAKE = r"""
+set -eu
+mode=$1 owner=$2
+shift 2
+for path; do
+  [ -e "$path" ] || [ -L "$path" ] || mkdir -p -- "$path"
+  parent=$(cd -P -- "${path%/*}/" && pwd -P)
+  cd -P -- "$path"
+  if [ "$(pwd -P)" != "${parent%/}/${path##*/}" ]; then
+    printf "%s has become a link to %s\n" "$path" "$(pwd -P)" >&2
+    exit 73
+  fi
+  chown -- "$owner" .
+  chmod -- "$mode" .
+done
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """A directory as it should be; `owner` is `user:group`, empty: whoever made it."""
+    """A directory as it should be; `owner` is `user:group`."""
 
     path: str
     owner: str = "root:root"
@@ -35,7 +56,8 @@ class TextFile:
 def directories(wants: Sequence[Directory]) -> Operation:
     """The directories are there with owner and mode; those of equal owner and mode take one step.
 
-    A symbolic link in a directory's place is left alone: weights often lie on another disk.
+    A symbolic link in a directory's place is left alone: weights often lie on another disk. One that was put
+    there after the facts were read makes the step fail.
     """
 
     def operation(facts: HostFacts) -> Outcome:
@@ -43,17 +65,11 @@ def directories(wants: Sequence[Directory]) -> Operation:
         steps = []
         for (owner, mode), group in itertools.groupby(differing, key=lambda want: (want.owner, want.mode)):
             paths = tuple(want.path for want in group)
-            user, _, group_name = owner.partition(":")
             steps.append(
                 Step(
                     summary=f"directory {' '.join(paths)}",
                     reason="; ".join(dict.fromkeys(_reason(path, facts) for path in paths)),
-                    action=Run(
-                        argv=(
-                            *("install", "-d", "-m", f"{mode:04o}"),
-                            *("-o", user, "-g", group_name or user, "--", *paths),
-                        )
-                    ),
+                    action=Run(argv=bash(_MAKE, f"{mode:05o}", owner, *paths)),
                 )
             )
         for want in differing:

@@ -16,35 +16,63 @@ _STRATEGIES: dict[str, Callable[[int], Config]] = {
 }
 
 
-def candidates(sweep: Sweep, model: Model, gpus: int) -> tuple[Config, ...]:
+def candidates(sweep: Sweep, model: Model, gpus: int, *, units: bool = False) -> tuple[Config, ...]:
     """Given a sweep, a model and a host's number of GPUs, return the configurations in order of size.
 
-    `"all"` is every tp×dp in powers of two that fits on the GPUs; a strategy's name stands for all GPUs
-    used that one way. UsageError when nothing is left.
+    `"all"` is every tp×dp in powers of two that fits on the GPUs, and with `units` also every tp×units; a
+    strategy's name stands for all GPUs used that one way. UsageError when nothing is left.
     """
-    splits = _splits(sweep, gpus)
-    lengths: tuple[int | None, ...] = sweep.max_model_len or (None,)
-    found: list[Config] = []
-    for length in lengths:
-        for split in splits:
-            config = split
-            if split.max_model_len is None:
-                config = replace(split, max_model_len=length if length is not None else model.max_model_len)
-            if config not in found:
-                found.append(config)
+    splits = _splits(sweep, gpus, units=units)
+    found = at_lengths(splits, sweep, model)
     if not found:
         raise UsageError(
             f"sweep {sweep.name} has no configuration for {gpus} GPUs",
             next_step="name smaller splits in sweeps.toml, or another host",
         )
+    return found
+
+
+def every_split(gpus: int, *, moe: bool) -> tuple[Config, ...]:
+    """Return all splits in powers of two on at most `gpus` GPUs, in order of size.
+
+    tp×dp×pp, the same with expert parallelism where the model has experts and tp×dp is more than one, and
+    independent units of tp×pp each.
+    """
+    sizes = _powers(gpus)
+    found: list[Config] = []
+    for tp in sizes:
+        for dp in sizes:
+            for pp in sizes:
+                split = Config(tp=tp, dp=dp, pp=pp)
+                found.append(split)
+                if moe and tp * dp > 1:
+                    found.append(replace(split, ep=True))
+                if dp > 1:
+                    found.append(Config(tp=tp, pp=pp, units=dp))
+    fitting = [split for split in found if split.gpus <= max(gpus, 1)]
+    return tuple(sorted(fitting, key=_order))
+
+
+def at_lengths(splits: tuple[Config, ...], sweep: Sweep, model: Model) -> tuple[Config, ...]:
+    """Return each split at each context length of the sweep; the model's where the sweep has none."""
+    lengths: tuple[int | None, ...] = sweep.max_model_len or (None,)
+    found: dict[Config, None] = {}
+    for length in lengths:
+        for split in splits:
+            config = split
+            if split.max_model_len is None:
+                config = replace(split, max_model_len=length if length is not None else model.max_model_len)
+            found[config] = None
     return tuple(found)
 
 
-def _splits(sweep: Sweep, gpus: int) -> tuple[Config, ...]:
+def _splits(sweep: Sweep, gpus: int, *, units: bool) -> tuple[Config, ...]:
     if sweep.parallel == "all":
-        sizes = [2**power for power in range(max(gpus, 1).bit_length()) if 2**power <= max(gpus, 1)]
-        pairs = [(tp, dp) for tp in sizes for dp in sizes if tp * dp <= max(gpus, 1)]
-        return tuple(Config(tp=tp, dp=dp) for tp, dp in sorted(pairs, key=lambda p: (p[0] * p[1], p[1])))
+        sizes = _powers(gpus)
+        pairs = [Config(tp=tp, dp=dp) for tp in sizes for dp in sizes if tp * dp <= max(gpus, 1)]
+        pairs.sort(key=_order)
+        apart = [Config(tp=pair.tp, units=pair.dp) for pair in pairs if pair.dp > 1] if units else []
+        return tuple(pairs + apart)
     names = (sweep.parallel,) if isinstance(sweep.parallel, str) else sweep.parallel
     splits: list[Config] = []
     for name in names:
@@ -56,3 +84,11 @@ def _splits(sweep: Sweep, gpus: int) -> tuple[Config, ...]:
             known = ", ".join(_STRATEGIES)
             raise UsageError(f"sweep {sweep.name}: unknown strategy {name!r}", next_step=f"{known} or all")
     return tuple(splits)
+
+
+def _powers(gpus: int) -> list[int]:
+    return [2**power for power in range(max(gpus, 1).bit_length()) if 2**power <= max(gpus, 1)]
+
+
+def _order(config: Config) -> tuple[int, ...]:
+    return (config.gpus, config.units, config.pp, config.dp, config.ep)

@@ -9,20 +9,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetbench.errors import NotPossible
-from fleetbench.facts.values import HostFacts, Missing
+from fleetbench.facts.values import HostFacts, Missing, Topology
 from fleetbench.model import Config, Device, GpuSet, Host, Model, Sweep, Trial
 from fleetbench.plan.candidates import candidates
+from fleetbench.plan.gpu_sets import gpu_sets
 from fleetbench.preflight import units_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A host that takes part: the GPUs it has (by index), what makes it like another, a port that is free."""
+    """A host that takes part: the GPUs it has (by index) and how they are connected, what makes it like
+    another, a port that is free."""
 
     host: Host
     gpus: GpuSet
     kind: str
     port: int
+    topology: Topology | Missing | None = None
 
     @classmethod
     def of(cls, host: Host, facts: HostFacts) -> Place:
@@ -39,7 +42,8 @@ class Place:
             return cls(host=host, gpus=GpuSet(), kind=f"cpu×{facts.cpus} {host.build.venv_name}", port=port)
         indices = tuple(sorted(gpu.index for gpu in facts.gpus))
         names = sorted(f"{gpu.name}/{gpu.memory_mib}" for gpu in facts.gpus)
-        return cls(host=host, gpus=GpuSet(indices), kind=f"{names} {host.build.venv_name}", port=port)
+        kind = f"{names} {host.build.venv_name}"
+        return cls(host=host, gpus=GpuSet(indices), kind=kind, port=port, topology=facts.topology)
 
 
 def free_port(host: Host, facts: HostFacts) -> int:
@@ -72,7 +76,7 @@ def trials(sweep: Sweep, model: Model, places: Sequence[Place]) -> tuple[Trial, 
                 Trial(
                     number=len(found) + 1,
                     host=place.host.name,
-                    gpus=gpu_set(config, place.gpus),
+                    gpus=gpu_set(config, place.gpus, place.topology),
                     port=place.port,
                     config=config,
                     workloads=sweep.workloads,
@@ -82,9 +86,11 @@ def trials(sweep: Sweep, model: Model, places: Sequence[Place]) -> tuple[Trial, 
     return tuple(found)
 
 
-def gpu_set(config: Config, available: GpuSet) -> GpuSet:
-    """Return the first GPUs that a configuration needs: in PCI bus order neighbours share a switch.
+def gpu_set(config: Config, available: GpuSet, topology: Topology | Missing | None = None) -> GpuSet:
+    """Return the GPUs that a configuration needs, of all its units, in ascending order.
 
-    When there are too few, all are returned: the server then says so itself, and the trial keeps that cause.
+    The first ones, or those that the topology connects best. When there are too few, all are returned: the
+    server then says so itself, and the trial keeps that cause.
     """
-    return GpuSet(available.indices[: config.gpus])
+    chosen = gpu_sets(config, available, topology)
+    return GpuSet(tuple(sorted(index for one in chosen for index in one.indices)))

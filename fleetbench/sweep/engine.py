@@ -21,6 +21,8 @@ from fleetbench.sweep.loan import give_back, open_loan
 from fleetbench.sweep.trial import Bench, Ground, run_trial
 from fleetbench.transport.durable import DurableSession
 
+# A host that goes away while production is given back: the loan is on record, a resumed run gives it back.
+RETURN_PATIENCE_S = 120
 ENDED = (TrialState.MEASURED, TrialState.FAILED, TrialState.IMPLIED, TrialState.NOT_RUN)
 
 
@@ -105,13 +107,14 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
     problems: tuple[FleetbenchError, ...] = ()
     try:
         _measure_trials(engine, run, host, session, client_session, rows, states)
-    except NotReached:
-        reached = False
-        said(f"NOT GIVEN BACK, the host is away; when it is back: invoke sweep --resume {run.id}")
+    except NotReached as exc:  # this host, or the one that the client runs on
+        reached = exc.host != host.name
+        if not reached:
+            said(f"NOT GIVEN BACK, the host is away; when it is back: invoke sweep --resume {run.id}")
         raise
     finally:
         if reached:  # also after Ctrl-C: production comes first
-            session.stop = None
+            session.stop, session.patience_s = None, min(session.patience_s, RETURN_PATIENCE_S)
             problems = give_back(
                 engine.store,
                 run.id,

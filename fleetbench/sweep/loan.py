@@ -89,7 +89,7 @@ def give_back(
         if loan.host != host.name:
             continue
         try:
-            proof = _serving_again(session, units_of(facts).get(loan.unit), loan.unit, ready_timeout_s, said)
+            proof = _serving_again(session, facts, loan.unit, ready_timeout_s, said)
             store.return_loan(run_id, host.name, loan.unit, proof)
             said(f"{loan.unit} serves again")
         except FleetbenchError as exc:
@@ -99,11 +99,12 @@ def give_back(
 
 def _serving_again(
     session: DurableSession,
-    unit: Unit | None,
+    facts: HostFacts,
     name: str,
     ready_timeout_s: float,
     said: Callable[[str], None],
 ) -> str:
+    unit = units_of(facts).get(name)
     if unit is None or unit.port is None:
         raise FleetbenchError(
             f"{name} is not there any more",
@@ -114,7 +115,7 @@ def _serving_again(
     invocation = lifecycle.start(session, name)
     ready = lifecycle.wait_ready(
         session,
-        lifecycle.Target(unit=name, port=unit.port),
+        lifecycle.Target.installed(unit, facts),
         invocation=invocation,
         timeout_s=ready_timeout_s,
         said=said,

@@ -21,6 +21,7 @@ from fleetbench.service import lifecycle
 from fleetbench.service.diagnose import not_ready
 from fleetbench.service_log import phase
 from fleetbench.sweep.evidence import Evidence, invocation_of
+from fleetbench.sweep.reach import server_address
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render, spec_hash
 
@@ -69,9 +70,9 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     invocation = ""
     try:
         invocation = _serving(ground, row, spec, facts)
-        measure_all(ground, row, bench, _server(ground, spec))
+        measure_all(ground, row, bench, _server(ground, spec, bench.client))
     except (NotReady, NotPossible, UsageError) as exc:
-        failure = exc.failure if isinstance(exc, NotReady) and exc.failure else _as_failure(exc)
+        failure = exc.failure if isinstance(exc, NotReady) and exc.failure else as_failure(exc)
         # A server whose engine died ends with status 0; systemd then forgets the unit and its invocation.
         invocation = (exc.invocation if isinstance(exc, NotReady) else "") or invocation
         store.set_trial(row.run_id, row.number, state=TrialState.FAILED, failure=failure)
@@ -191,10 +192,10 @@ def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts)
     return invocation
 
 
-def _server(ground: Ground, spec: ServiceSpec) -> Server:
+def _server(ground: Ground, spec: ServiceSpec, client: Host) -> Server:
     return Server(
         host=ground.host,
-        address="127.0.0.1",
+        address=server_address(ground.host, client, spec.bind),
         port=spec.port,
         model=spec.model,
         served_name=spec.served_name,
@@ -215,5 +216,6 @@ def _finish_dead(store: Store, task: Task, exc: NotReady) -> None:
     )
 
 
-def _as_failure(exc: FleetbenchError) -> Failure:
+def as_failure(exc: FleetbenchError) -> Failure:
+    """Return an error that names no failure of its own as one."""
     return Failure(kind="refused", cause=exc.what, evidence=exc.cause, advice=exc.next_step)

@@ -8,20 +8,21 @@ from dataclasses import asdict, replace
 
 from fleetbench import console
 from fleetbench.bench.measure import Server
-from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError
+from fleetbench.errors import Exit, FleetbenchError, NotPossible, NotReady, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import Inventory, find_host
-from fleetbench.inventory.ssh_options import resolve
 from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
 from fleetbench.preflight import units_of
 from fleetbench.results.rows import RunKind, RunRow, RunState
 from fleetbench.results.store import Store, open_store
+from fleetbench.service.lifecycle import bound_to
 from fleetbench.sweep.evidence import Evidence
-from fleetbench.sweep.trial import Bench, Ground, measure_all
+from fleetbench.sweep.reach import server_address
+from fleetbench.sweep.trial import Bench, Ground, as_failure, measure_all
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import served_by
-from fleetbench.verbs.common import Options, facts_of, say, session_to
-from fleetbench.verbs.measuring import PATIENCE_S
+from fleetbench.verbs.common import Options, at_least, facts_of, say, session_to
+from fleetbench.verbs.measuring import PATIENCE_S, resumable
 
 
 def bench(
@@ -38,12 +39,13 @@ def bench(
     new: bool,
 ) -> Exit:
     """Measure the service on a port of one host; an interrupted run of the same work is continued."""
+    at_least(1, input_len=workload.input_len, output_len=workload.output_len, repeats=repeats, limit=limit_s)
+    at_least(1, num_prompts=workload.num_prompts)
+    at_least(0, rate=workload.request_rate or 0, temperature=workload.temperature, seed=seed)
     inventory = options.load()
     with open_store() as store:
         if resume:
-            run = store.run(resume)
-            if run.kind is not RunKind.BENCH:
-                raise UsageError(f"run {run.id} is a sweep", next_step=f"invoke sweep --resume {run.id}")
+            run = resumable(store, resume, RunKind.BENCH)
             return _finish(store, inventory, store.claim_run(run.id))
         hosts = options.chosen(inventory)
         if len(hosts) != 1:
@@ -51,6 +53,7 @@ def bench(
                 f"bench measures one service, {len(hosts)} hosts are chosen", next_step="name one host"
             )
         host = hosts[0]
+        find_host(inventory, client or host.name)  # a wrong name makes no run
         session = session_to(host)
         try:
             facts = facts_of(session, host)
@@ -102,18 +105,10 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     host = find_host(inventory, row.host)
     arguments = run.arguments
     client = find_host(inventory, str(arguments.get("client") or row.host))
-    session = session_to(host, patience_s=PATIENCE_S)
+    session = session_to(host, patience_s=PATIENCE_S, known=True)
     apart = client.name != host.name
-    client_session = session_to(client, patience_s=PATIENCE_S) if apart else session
+    client_session = session_to(client, patience_s=PATIENCE_S, known=True) if apart else session
     said = say(host)
-    server = Server(
-        host=host,
-        address=address_of(host) if apart else "127.0.0.1",
-        port=row.port,
-        model=run.repo,
-        served_name=str(arguments.get("served") or ""),
-        unit=str(arguments.get("unit") or ""),
-    )
 
     def facts(through: DurableSession) -> HostFacts:
         return facts_of(through, host)
@@ -133,6 +128,14 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     try:
         now = facts(session)
         unit = _running_unit(host, now, row.port)
+        server = Server(
+            host=host,
+            address=server_address(host, client, bound_to(unit, now)),
+            port=row.port,
+            model=run.repo,
+            served_name=str(arguments.get("served") or ""),
+            unit=unit.name,
+        )
         evidence.keep_before(_text_of(host, now, unit), now)
         store.set_trial(
             run.id,
@@ -160,6 +163,11 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
         console.progress(f"the client runs on; continue with: invoke bench --resume {run.id}")
         raise
+    except NotReady as exc:  # the server died: these numbers will not come any more
+        store.set_trial(run.id, row.number, state=TrialState.FAILED, failure=exc.failure or as_failure(exc))
+        store.set_run_state(run.id, RunState.FAILED, exc.what)
+        evidence.keep_after(exc.invocation or unit.invocation, facts)
+        raise
     except FleetbenchError as exc:
         store.set_run_state(run.id, RunState.INTERRUPTED, exc.what)
         raise
@@ -170,11 +178,6 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     store.set_run_state(run.id, RunState.DONE)
     console.write(f"fleetbench report {run.id}")
     return Exit.OK
-
-
-def address_of(host: Host) -> str:
-    """Return the address under which another host's client reaches a host."""
-    return host.address or resolve(host).hostname
 
 
 def _running_unit(host: Host, facts: HostFacts, port: int) -> Unit:

@@ -14,11 +14,11 @@ from fleetbench.errors import Exit, NotPossible, UsageError
 from fleetbench.inventory import Inventory, find_host, find_model, find_sweep
 from fleetbench.model import Host, Model, Sweep, Trial, TrialState
 from fleetbench.plan.schedule import Place, trials
-from fleetbench.results.rows import RunKind, RunRow
+from fleetbench.results.rows import UNFINISHED, RunKind, RunRow
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import Engine, run_sweep
 from fleetbench.transport.durable import DurableSession
-from fleetbench.verbs.common import Options, facts_of, print_failures, session_to
+from fleetbench.verbs.common import Options, at_least, facts_of, print_failures, session_to
 
 PATIENCE_S = 900
 
@@ -34,19 +34,19 @@ def sweep(
     new: bool,
 ) -> Exit:
     """Measure the configurations of a sweep on the chosen hosts, or continue a run that was interrupted."""
+    at_least(0, repeats=repeats)  # 0: as the sweep says
     inventory = options.load()
     with open_store() as store:
         if resume:
-            run = store.run(resume)
-            if run.kind is not RunKind.SWEEP:
-                raise UsageError(f"run {run.id} is no sweep", next_step=f"invoke bench --resume {run.id}")
-            return _finish(store, inventory, run)
+            return _finish(store, inventory, resumable(store, resume, RunKind.SWEEP))
         if not model:
             raise UsageError("no model given", next_step="--model NAME, from models.toml")
         wanted = find_model(inventory, model)
         named = find_sweep(inventory, sweep_name or wanted.sweep or "default")
         named = replace(named, repeats=repeats) if repeats else named
         hosts = replace(options, hosts=options.hosts or wanted.hosts).chosen(inventory)
+        if client:
+            find_host(inventory, client)  # a wrong name makes no run
         places = _places(hosts, options)
         planned = trials(named, wanted, places)
         if options.check:
@@ -74,6 +74,20 @@ def sweep(
         store.add_trials(run.id, planned)
         console.progress(f"run {run.id}: {len(planned)} trials on {', '.join(h.name for h in hosts)}")
         return _finish(store, inventory, run)
+
+
+def resumable(store: Store, name: str, kind: RunKind) -> RunRow:
+    """Return the unfinished run that `--resume` names; UsageError when it is done or another verb's."""
+    run = store.run(name)
+    if run.kind is not kind:
+        raise UsageError(
+            f"run {run.id} is a {run.kind.value}", next_step=f"invoke {run.kind.value} --resume {run.id}"
+        )
+    if run.state not in UNFINISHED:
+        raise UsageError(
+            f"run {run.id} is {run.state.value}", next_step=f"fleetbench report {run.id}, or start a new run"
+        )
+    return run
 
 
 def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:

@@ -20,7 +20,7 @@ from fleetbench.steps import Step, fold
 from fleetbench.transport.base import bash, check
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render
-from fleetbench.verbs.common import Options, audit_path, facts_of, print_failures, say, session_to
+from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, print_failures, say, session_to
 
 VERIFY = r"""
 set -u
@@ -49,6 +49,8 @@ def deploy_service(
         gpu_set = GpuSet.parse(gpus)
     except ValueError as exc:
         raise UsageError(f"--gpus {gpus!r} cannot be read", cause=str(exc), next_step="0,1 or 0-3") from exc
+    at_least(1, tp=config.tp, dp=config.dp, pp=config.pp, timeout=timeout_s)
+    at_least(0, max_model_len=config.max_model_len or 0)
     if not 1 <= port <= 65535:
         raise UsageError(f"--port {port} is no port", next_step="a number from 1 to 65535")
     wish = deploy.Wish(

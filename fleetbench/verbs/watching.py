@@ -105,12 +105,13 @@ class _Journal:
         where = ("--after-cursor", self._cursor) if self._cursor else ("-n", str(self._lines))
         argv = ("journalctl", "-u", self._unit, "-o", "short-iso", "--no-pager", "--show-cursor", *where)
         result = self.session.read(argv, timeout_s=30)
-        if not result.ok:
+        if not result.ok and result.stderr.strip():  # "no entries" has a status of 1 too
             raise CommandFailed(
                 f"cannot read the journal of {self._unit}", host=self.host.name, cause=result.last_line
             )
         text, _, cursor = result.stdout.rpartition("-- cursor: ")
-        if not cursor.strip() and not self._cursor:
+        found = [line for line in text.splitlines() if not line.startswith("-- ")]
+        if not found and not self._cursor:
             there = sorted(units_of(facts_of(self.session, self.host)))
             raise NotPossible(
                 f"the journal has nothing of {self._unit}",
@@ -119,4 +120,4 @@ class _Journal:
                 next_step="--port PORT or --unit NAME of one of those",
             )
         self._cursor = cursor.strip() or self._cursor
-        return [line for line in text.splitlines() if not line.startswith("-- ")]
+        return found

@@ -138,7 +138,7 @@ def test_a_gpu_that_somebody_else_has_is_refused_with_its_owner(fleet: Fleet) ->
     assert taken.status == 1
     assert "GPU 2 belongs to vllm-8001.service" in taken.errors[0]
     foreign = "systemd-run --unit=foreign bash -c 'mkdir -p /run/fake-gpu-apps; "
-    fleet.on("lab-01", foreign + 'echo "3 9000 python train.py" > /run/fake-gpu-apps/$$; exec sleep 600\'')
+    fleet.on("lab-01", foreign + 'echo "3 9000 python train.py" > /run/fake-gpu-apps/$$$$; exec sleep 600\'')
     until(lambda: len(gpu_holders(fleet)) == 3)
     holder = fleet.on("lab-01", "systemctl show foreign -P MainPID")
     done = fleet.invoke(*deploy, "--gpus", "0,3")

@@ -210,14 +210,14 @@ def test_an_environment_that_would_smuggle_in_another_line_is_refused(name: str,
 
 def test_every_step_has_its_line_in_the_audit_also_the_one_that_failed(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "audit.jsonl"
-    broken = CommandResult(command="", exit_status=1, stdout="", stderr="denied for hf_abcdefghijkl\n")
+    broken = CommandResult(command="", exit_status=1, stdout="", stderr="denied for hf_aBcdefGhijkl\n")
     session = FakeSession(LAB_HOST, [("false", broken)])
     steps = [
         step(
-            PutFile(path="/etc/secret", content=Secret(b"hf_abcdefghijkl"), mode=0o600, secret=True),
+            PutFile(path="/etc/secret", content=Secret(b"hf_aBcdefGhijkl"), mode=0o600, secret=True),
             "write it",
         ),
-        step(Run(argv=("false", "http://user:password@proxy/", "hf_abcdefghijkl")), "try it"),
+        step(Run(argv=("false", "http://user:password@proxy/", "hf_aBcdefGhijkl")), "try it"),
     ]
     with pytest.raises(CommandFailed):
         apply(session, steps, audit=AuditLog(path))

@@ -56,18 +56,19 @@ MATRIX: dict[str, str] = {
     "fleet": "errors model",
     "transient": "errors steps transport.base",
     "apply": "audit errors install_output steps transient transport.base",
-    "service/": "errors facts/ failures model transport.base transport/",
+    "service/": "errors facts/ failures model transport.base transport/ units",
     "deploy": "accelerators errors facts/ model operations/ preflight service/ steps transport/",
     "reconcile": "apply audit compatibility errors facts/ fleet lock model operations/ provision resolution"
     " steps transport.base",
     "bench/": "bench_command errors model results/ transport.base transport/",
-    "sweep/": "bench/ deploy errors facts/ fleet model preflight results/ service/ service_log transport.base"
-    " transport/ units",
+    "sweep/": "bench/ deploy errors facts/ fleet inventory/ model preflight results/ service/ service_log"
+    " transport.base transport/ units",
     "lab/": "errors lock resolution",
     # the edge
     "console": "errors",
     "commands/": "console errors failures inventory/ model report/ results/",
     "cli": "console errors",
+    "__main__": "cli",
     "verbs/": "apply audit bench/ commands/ console deploy errors facts/ fleet inventory/ lab/ lock model"
     " operations/ plan/ preflight reconcile report/ results/ service/ service_log steps sweep/"
     " transport.base transport/ units",
@@ -83,6 +84,7 @@ OUTSIDE = {"subprocess", "socket", "requests", "urllib", "http", "fabric", "para
 REACHES_OUT = {
     "lock.py": "asks uv for a set of packages",
     "inventory/ssh_options.py": "asks `ssh -G` how to reach a host",
+    "results/store_runs.py": "writes down this machine's name",
 }
 LOWER = tuple(MATRIX)[: tuple(MATRIX).index("transport/")]
 
@@ -95,8 +97,9 @@ SPEAKS = {
 
 LONGEST = 300
 LONGER = {
-    "tasks.py": "one signature for each verb: invoke takes options from nothing else",
-    "fleetbench/facts/probe.sh": "one round trip, so one script",
+    "tasks.py": (450, "one signature for each verb: invoke takes options from nothing else"),
+    "fleetbench/model.py": (320, "all nouns in one place, most of it what their fields mean"),
+    "fleetbench/facts/probe.sh": (400, "one round trip, so one script"),
 }
 
 
@@ -166,8 +169,9 @@ def test_dependencies_point_one_way(part: str) -> None:
 
 
 def test_the_page_shows_the_same_table() -> None:
-    rows = re.findall(r"^\| `([\w./]+)` \| (.*?) \|", PAGE.read_text("utf-8"), re.MULTILINE)
-    shown = {part: sorted(re.findall(r"`([\w./]+)`", used)) for part, used in rows if part in MATRIX}
+    section = PAGE.read_text("utf-8").partition("## Who may import whom")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([\w./]+)` \| (.*?) \|", section, re.MULTILINE)
+    shown = {part: sorted(re.findall(r"`([\w./]+)`", used)) for part, used in rows}
     assert shown == {part: sorted(used.split()) for part, used in MATRIX.items()}
     assert list(shown) == list(MATRIX)
 
@@ -237,16 +241,17 @@ def test_only_the_console_speaks() -> None:
     for path in _modules():
         for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))):
             printed = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
-            stream = isinstance(node, ast.Attribute) and node.attr in ("stdout", "stderr")
-            if printed or (stream and getattr(node.value, "id", "") == "sys"):
+            streams = isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr")
+            if printed or streams:
                 found.add(str(path).removeprefix("fleetbench/"))
     assert found == set(SPEAKS)
 
 
 def test_files_are_short_enough_to_be_read_whole() -> None:
-    files = [path for path in (*_modules(), *(p.relative_to(ROOT) for p in PACKAGE.rglob("*.sh")))]
+    files = [*_modules(), *(path.relative_to(ROOT) for path in PACKAGE.rglob("*.sh"))]
     lengths = {str(path): (ROOT / path).read_text("utf-8").count("\n") for path in files}
-    assert {name for name, length in lengths.items() if length > LONGEST} == set(LONGER)
+    limits = {name: LONGER[name][0] if name in LONGER else LONGEST for name in lengths}
+    assert {name: length for name, length in lengths.items() if length > limits[name]} == {}
 
 
 def test_no_module_is_called_by_a_word_that_says_nothing() -> None:

@@ -70,7 +70,7 @@ def test_a_wrong_host_variable_is_named_with_file_line_and_key(
         ('[builds.x]\nversion = "1"\ndevice = "gpu"', '9: builds.x.device: expected cuda or rocm or cpu, found "gpu"; did you mean cpu?'),
         ('[builds.x]\nversion = "1"\nextras = ["a", "-r x"]', '9: builds.x.extras[1]: expected a requirement such as name or name==version, found "-r x"'),
         ('[builds.x]\nversion = "1"\nextra_index_urls = "auto"', '9: builds.x.extra_index_urls: expected a list, found "auto"'),
-        ('[builds.x]\nversion = "1"\nindex_url = "https://me:pw@index.example"', '9: builds.x.index_url: expected a URL without user and password, or nothing, found "https://me:pw@index.example"'),
+        ('[builds.x]\nversion = "1"\nindex_url = "https://me:pw@index.example"', '9: builds.x.index_url: expected a URL without user and password, or nothing, found "https://***@index.example"'),
         ('[builds.x]\nversion = "1"\nwheelhouse = "wheels"', '9: builds.x.wheelhouse: expected an absolute path on the host, or nothing, found "wheels"'),
         ('[hosts.""]', f'7: hosts."": expected a host name of {NAME_RULE}; ranges such as h100-[01-08] are fine'),
         ('[hosts."-oFoo"]', f"7: hosts.-oFoo: expected a host name of {NAME_RULE}; ranges such as h100-[01-08] are fine"),

@@ -41,8 +41,8 @@ def test_a_fresh_rocky_9_with_h100s_gets_everything_in_order() -> None:
     assert summaries(steps) == [
         "install python3.12 python3.12-devel",
         "add system user vllm",
-        "directory /opt/vllm /opt/vllm/venvs /opt/vllm/models /opt/vllm/cache /opt/vllm/runs",
-        "directory /etc/fleetbench",
+        "directory /opt/vllm /opt/vllm/runs /etc/fleetbench",
+        "directory /opt/vllm/venvs /opt/vllm/models /opt/vllm/cache /opt/vllm/.cache",
         "write /etc/modules-load.d/fleetbench-nvidia.conf",
         "directory /etc/credstore",
         "write /etc/credstore/fleetbench-hf_token",
@@ -120,7 +120,21 @@ def test_models_on_another_disk_behind_a_link_are_left_alone() -> None:
         File(path="/opt/vllm/models", kind="link", target="/data/models", owner="root:root")
     )
     steps = plan(H100_HOST, facts, inputs(H100_HOST, facts)).steps
-    assert "directory /opt/vllm /opt/vllm/venvs /opt/vllm/cache /opt/vllm/runs" in summaries(steps)
+    assert "directory /opt/vllm/venvs /opt/vllm/cache /opt/vllm/.cache" in summaries(steps)
+
+
+def test_the_service_user_owns_no_directory_in_which_root_works() -> None:
+    """Who owns a directory can swap what is in it for links; bench clients start as root below runs/."""
+    owned = {one.path for one in directories(H100_HOST) if one.owner != "root:root"}
+    assert owned == {f"/opt/vllm/{name}" for name in ("venvs", "models", "cache", ".cache")}
+    assert directories(H100_HOST)[0].path == "/opt/vllm", "first: until then, what is below can be swapped"
+    before = rocky().with_file(File(path="/opt/vllm", kind="directory", mode=0o755, owner="vllm:vllm"))
+    (step,) = [
+        step
+        for step in plan(H100_HOST, before, inputs(H100_HOST, before)).steps
+        if step.summary.startswith("directory /opt/vllm ")
+    ]
+    assert "is vllm:vllm 0755" in step.reason
 
 
 def test_a_half_made_venv_is_made_again() -> None:
@@ -201,7 +215,7 @@ def test_hostile_names_stay_single_arguments() -> None:
         if isinstance(step.action, Run):
             assert shlex.split(quote(step.action.argv)) == list(step.action.argv)
     assert "vllm; reboot" in run_of(outcome.steps, "add system user").argv
-    assert hostile in run_of(outcome.steps, f"directory {hostile}").argv
+    assert hostile in run_of(outcome.steps, f"directory {hostile} ").argv
     assert run_of(outcome.steps, "link").argv[-1] == f"{hostile}/venv-vllm"
 
 
