@@ -119,7 +119,10 @@ def one_line(text: str, limit: int = 400) -> str:
 _SECRETS = (
     (re.compile(r"(?<=://)[^/\s]+(?=@)"), "***"),
     (re.compile(r"\bhf_(?:(?=[a-z]{0,64}[A-Z0-9])[A-Za-z0-9]{8,}|[a-z]{20,})"), "***"),
-    (re.compile(r"(?i)((?:token|api_?key|access_?key|secret_?key|secret|password|passwd)=)[^\s\"',]+"), r"\1***"),
+    (
+        re.compile(r"(?i)((?:token|api_?key|access_?key|secret_?key|secret|password|passwd)=)[^\s\"',]+"),
+        r"\1***",
+    ),
     (re.compile(r"(--(?:api-key|hf-token)[ =]\"?)[^\s\"]+"), r"\1***"),
 )
 

@@ -87,21 +87,29 @@ def exec_arguments(text: str) -> tuple[str, ...]:
 def served_by(text: str) -> tuple[str, str, Config]:
     """Given the text of one of our units, return model, served name and configuration.
 
-    UsageError when it is no unit of ours.
+    UsageError when it is no unit of ours: the text comes from a host, and may have been edited there.
     """
     words = exec_arguments(text)
-    if len(words) < 3 or words[1] != "serve":
-        raise UsageError("the unit was not written by fleetbench", next_step="invoke deploy … first")
     value = dict(itertools.pairwise(words[3:]))
-    length = value.get("--max-model-len", "")
+    sizes = [value.get(f"--{name}-parallel-size", "1") for name in ("tensor", "data", "pipeline")]
+    length = value.get("--max-model-len", "1")
+    names = words[2:3] + (value.get("--served-model-name", ""),)
+    if (
+        len(words) < 3
+        or words[1] != "serve"
+        or not all(re.fullmatch(r"[1-9][0-9]{0,8}", number) for number in (*sizes, length))
+        or not all(name.isprintable() and not name.startswith("-") for name in names)
+    ):
+        raise UsageError("the unit was not written by fleetbench", next_step="invoke deploy … first")
+    tp, dp, pp = map(int, sizes)
     config = Config(
-        tp=int(value.get("--tensor-parallel-size", "1")),
-        dp=int(value.get("--data-parallel-size", "1")),
-        pp=int(value.get("--pipeline-parallel-size", "1")),
+        tp=tp,
+        dp=dp,
+        pp=pp,
         ep="--enable-expert-parallel" in words,
-        max_model_len=int(length) if length else None,
+        max_model_len=int(length) if "--max-model-len" in value else None,
     )
-    return words[2], value.get("--served-model-name", ""), config
+    return names[0], names[1], config
 
 
 def override_path(spec: ServiceSpec) -> str:

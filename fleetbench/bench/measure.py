@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from fleetbench.bench import client as clients
 from fleetbench.bench_command import bench_command
-from fleetbench.errors import FleetbenchError, NotReady, Unreadable, UsageError
+from fleetbench.errors import FleetbenchError, NotReady, Unreadable, UsageError, one_line
 from fleetbench.model import Host, Workload
 from fleetbench.results.parse import parse
 from fleetbench.results.rows import MeasurementKind, MeasurementRow
@@ -237,6 +238,8 @@ def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left) ->
         exit_status=left.exit_status,
     )
     reasons = list(judgement.reasons)
+    if block is None:
+        reasons += [*unread, *_last_words(left)]
     if left.result == "timeout":
         reasons.insert(0, f"the client ran into its limit of {task.limit_s:g} s and was killed")
     return store.finish_measurement(
@@ -250,6 +253,13 @@ def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left) ->
         reasons=reasons,
         exit_status=left.exit_status,
     )
+
+
+def _last_words(left: clients.Left) -> tuple[str, ...]:
+    """Return what the client said last, and how its unit ended when it could not say its status."""
+    said = re.split(r"[\r\n]+", left.content.get("stderr", b"").decode("utf-8", "replace").strip())
+    words = (f"its last words: {one_line(said[-1], 200)}",) if said[-1] else ()
+    return words if left.exit_status is not None else (*words, f"systemd calls its end {left.result!r}")
 
 
 def _name(task: Task) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -134,11 +135,12 @@ def _host(inventory: Inventory, model: Model, facts: HostFacts, version: str) ->
             f"which vLLM? The inventory has no host {facts.host or 'of these facts'}",
             next_step="say it with --vllm VERSION",
         )
-    if known is not None and not version:
-        return known if known.name == facts.host else Host(name=facts.host, build=known.build)
+    if known is not None and known.name == facts.host:
+        return replace(known, build=replace(known.build, version=version or known.build.version))
     gpus = () if isinstance(facts.gpus, Missing) else facts.gpus
-    device = Device.ROCM if any(gpu.vendor == "amd" for gpu in gpus) else Device.CUDA
-    return Host(name=facts.host or "?", build=Build(name="asked for", version=version, device=device))
+    device = Device.CPU if not gpus else Device.ROCM if gpus[0].vendor == "amd" else Device.CUDA
+    asked = version or (known.build.version if known is not None else "")
+    return Host(name=facts.host or "?", build=Build(name="asked for", version=asked, device=device))
 
 
 def _architecture(model: Model, file: str) -> Architecture:

@@ -250,7 +250,7 @@ section_venvs() {
     fi
     for name in "${DISTRIBUTIONS[@]}"; do
       for path in "$venv"/lib/python3*/site-packages/"$name"-*.dist-info; do
-        [[ -d $path ]] && printf "package\t%s\n" "${path##*/}"
+        [[ -d $path && $path != *[[:cntrl:]]* ]] && printf "package\t%s\n" "${path##*/}"
       done
     done
     [[ -f $venv/.fleetbench-complete && ! -L $venv/.fleetbench-complete ]] && { first_line "$venv/.fleetbench-complete"; printf "stamp\t%s\n" "$line"; }

@@ -49,6 +49,7 @@ RESERVED_ARGUMENTS: Mapping[str, str] = {
     "--pipeline-parallel-size": "write pp in a sweep, or --pp of the command",
     "-pp": "write pp in a sweep, or --pp of the command",
     "--api-key": "secrets do not belong in the inventory",
+    "--hf-token": "provision gives hosts the controller's token as a credential",
 }
 
 
@@ -58,8 +59,11 @@ def serve_argument(value: Any, place: Place) -> Any:
         place.expected("an argument of vllm serve, text without control characters", value)
         return INVALID
     option = value.partition("=")[0].replace("_", "-")  # vLLM takes --max_model_len too
-    if option in RESERVED_ARGUMENTS:
-        place.report(f"expected no {option} here: {RESERVED_ARGUMENTS[option]}")
+    # argparse takes what an option begins with, too: --api-k
+    near = [known for known in RESERVED_ARGUMENTS if len(option) > 4 and known.startswith(option)]
+    if option in RESERVED_ARGUMENTS or near:
+        known = option if option in RESERVED_ARGUMENTS else near[0]
+        place.report(f"expected no {known} here: {RESERVED_ARGUMENTS[known]}")
         return INVALID
     if " " in value and value.startswith("--"):
         place.report(f'expected one argument an element, as in ["{value.partition(" ")[0]}", "…"]')

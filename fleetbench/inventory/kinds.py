@@ -31,7 +31,7 @@ RESERVED_VARIABLES: Mapping[str, str] = MappingProxyType(
         "FLEETBENCH_SPEC": "it carries the unit's hash",
     }
 )
-SECRET_VARIABLE = re.compile(r"(?i)^(HF_TOKEN|HUGGING_FACE_HUB_TOKEN)$|(API_KEY|PASSWORD|SECRET)$")
+SECRET_VARIABLE = re.compile(r"(?i)(TOKEN|(API|ACCESS|SECRET)_?KEY|PASSWORD|PASSWD|SECRET|CREDENTIALS)$")
 
 
 QUOTE_DOTS = 'quote a name that holds a dot, as in [models."llama-3.1-8b"]'

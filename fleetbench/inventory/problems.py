@@ -37,7 +37,9 @@ def shown(value: object) -> str:
     """Return a value of a TOML file as an error message quotes it: short and on one line."""
     match value:
         case str():
-            return f'"{one_line(without_secrets(value), 60)}"'  # where a password is refused, it is not quoted
+            return (
+                f'"{one_line(without_secrets(value), 60)}"'  # where a password is refused, it is not quoted
+            )
         case bool():
             return "true" if value else "false"
         case dict():

@@ -67,9 +67,14 @@ def key(recipe: bytes, packages: tuple[str, ...], mirror: Mirror, repository_nam
 
 
 def ensure(settings: Settings, progress: Progress) -> Image:
-    """Return the base image, building it when there is none for the present recipe (one to two minutes)."""
+    """Return the base image, building it when there is none for the present recipe (one to two minutes).
+
+    Image and hosts' disks hold set-user-ID programs, those of a host whatever its root put there: on this
+    machine nobody but root gets as far as them, wherever the cache is.
+    """
     images = settings.images
     with locked(images / "lock", progress):
+        images.parent.chmod(0o700)
         packages_repository, needed = repository.build(images, progress)
         mirror = sources.read()
         packages = tuple(sorted({*PACKAGES, *needed}))

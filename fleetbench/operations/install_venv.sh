@@ -28,6 +28,8 @@ fi
 TMPDIR=$(mktemp -d -- "${TMPDIR:-/var/tmp}/fleetbench-install.XXXXXX")
 export TMPDIR
 trap 'rm -rf -- "$TMPDIR"' EXIT
+# torch would run what it finds in /tmp/torchinductor_USER, and anybody can put that there first.
+export TORCHINDUCTOR_CACHE_DIR=$TMPDIR/inductor TRITON_CACHE_DIR=$TMPDIR/triton
 
 # What still has to be compiled (a dependency without a wheel) may use every core.
 MAX_JOBS=$(nproc)

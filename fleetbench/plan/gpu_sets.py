@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 
 from fleetbench.facts.values import Missing, Topology
 from fleetbench.model import Config, GpuSet
@@ -57,8 +57,8 @@ def _best(left: Sequence[int], size: int, tp: int, topology: Topology) -> tuple[
     return best
 
 
-def _score(chosen: tuple[int, ...], tp: int, topology: Topology) -> tuple[int, int, int, int]:
-    """Weakest link between tensor parallel neighbours, weakest of all, fewest NUMA nodes, closest indices."""
+def _score(chosen: tuple[int, ...], tp: int, topology: Topology) -> tuple[int, int, int]:
+    """Weakest link between tensor parallel neighbours, weakest of all, fewest NUMA nodes."""
     inside = [
         _link(topology, one, other)
         for start in range(0, len(chosen), tp)
@@ -66,8 +66,7 @@ def _score(chosen: tuple[int, ...], tp: int, topology: Topology) -> tuple[int, i
     ]
     outside = [_link(topology, one, other) for one, other in combinations(chosen, 2)]
     nodes = {topology.numa_nodes[index] for index in chosen if index < len(topology.numa_nodes)}
-    gaps = sum(after - before for before, after in pairwise(chosen))
-    return min(inside, default=_NVLINK), min(outside, default=_NVLINK), -len(nodes), -gaps
+    return min(inside, default=_NVLINK), min(outside, default=_NVLINK), -len(nodes)
 
 
 def _link(topology: Topology, one: int, other: int) -> int:

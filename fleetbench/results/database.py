@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from fleetbench.errors import FleetbenchError, UsageError, one_line
+from fleetbench.errors import FleetbenchError, UsageError, one_line, without_secrets
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_S = 10
@@ -48,8 +48,8 @@ def parse_url(text: str) -> URL:
 
 
 def describe(url: URL) -> str:
-    """Return the URL as an operator may see it: without the password."""
-    return url.render_as_string(hide_password=True)
+    """Return the URL as an operator may see it: without the password, which may stand among its options."""
+    return without_secrets(url.render_as_string(hide_password=True))
 
 
 def sqlite_file(url: URL) -> Path | None:

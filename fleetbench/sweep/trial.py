@@ -133,7 +133,12 @@ def measure_all(ground: Ground, row: TrialRow, bench: Bench, server: Server) -> 
                 raise
             speed = found.result.output_throughput if found.result else None
             shown = f"{speed:,.0f} output tok/s" if speed is not None else "no result"
-            said(f"trial {row.number} {kind.value} {repeat}: {shown}, {found.verdict}")
+            # One wave is too short for a verdict, on purpose; only that a warm-up failed is worth a word.
+            judged = kind is MeasurementKind.MEASURE or found.verdict is Verdict.INVALID
+            word = f", {found.verdict}" if judged else ""
+            if judged and found.verdict is not Verdict.VALID and found.reasons:
+                word += f": {found.reasons[0]}"
+            said(f"trial {row.number} {kind.value} {repeat}: {shown}{word}")
 
 
 def warm_up(workload: Workload) -> Workload:

@@ -13,7 +13,7 @@ from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import Inventory, find_host
 from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
 from fleetbench.preflight import units_of
-from fleetbench.results.rows import RunKind, RunRow, RunState
+from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, Verdict
 from fleetbench.results.store import Store, open_store
 from fleetbench.service.lifecycle import bound_to
 from fleetbench.sweep.evidence import Evidence
@@ -177,6 +177,15 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     store.set_trial(run.id, row.number, state=TrialState.MEASURED)
     store.set_run_state(run.id, RunState.DONE)
     console.write(f"fleetbench report {run.id}")
+    measured = [m for m in store.measurements(run.id) if m.kind is MeasurementKind.MEASURE]
+    invalid = [m for m in measured if m.verdict is Verdict.INVALID]
+    if invalid:
+        raise FleetbenchError(
+            f"{len(invalid)} of {len(measured)} repeats are invalid",
+            host=host.name,
+            cause="; ".join(invalid[0].reasons),
+            next_step=f"raw files: {store.directory(run.id)}",
+        )
     return Exit.OK
 
 

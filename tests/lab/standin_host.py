@@ -76,18 +76,28 @@ _SWEEPS = """
 [sweeps.three]
 parallel = [{ tp = 1 }, { tp = 2 }, { tp = 8 }]
 repeats = 2
-workload = { num_prompts = 20, max_concurrency = 2, input_len = 8, output_len = 8 }
+workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.one]
+parallel = [{ tp = 2 }]
+repeats = 1
+workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.impatient]
 parallel = [{ tp = 1 }]
 repeats = 1
-ready_timeout_s = 60
-workload = { num_prompts = 20, max_concurrency = 2, input_len = 8, output_len = 8 }
+ready_timeout_s = 3
+workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.pair]
+parallel = [{ tp = 1 }, { tp = 2 }]
+repeats = 1
+workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.long]
 parallel = [{ tp = 2 }, { tp = 4 }]
 repeats = 1
-workload = { num_prompts = 80, max_concurrency = 1, input_len = 8, output_len = 8 }
+workload = { num_prompts = 60, max_concurrency = 1, input_len = 8, output_len = 8 }
 """
 
 

@@ -43,7 +43,7 @@ MATRIX: dict[str, str] = {
     "resolution": "accelerators facts/ model release_needs releases",
     "lock": "errors resolution",
     "preflight": "errors facts/ model",
-    "plan/": "errors facts/ model preflight",
+    "plan/": "errors facts/ model preflight releases vllm_features",
     "operations/": "errors facts/ model steps transport.base units",
     "provision": "accelerators compatibility facts/ lock model operations/ resolution steps",
     # what reads and keeps files
@@ -66,7 +66,7 @@ MATRIX: dict[str, str] = {
     "lab/": "errors lock resolution",
     # the edge
     "console": "errors",
-    "commands/": "console errors failures inventory/ model report/ results/",
+    "commands/": "console errors facts/ failures inventory/ model plan/ report/ results/",
     "cli": "console errors",
     "__main__": "cli",
     "verbs/": "apply audit bench/ commands/ console deploy errors facts/ fleet inventory/ lab/ lock model"

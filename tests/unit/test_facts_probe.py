@@ -215,6 +215,44 @@ def test_a_stamp_that_is_a_pipe_does_not_stop_the_probe(bench: Bench) -> None:
     assert bench.seconds < 5
 
 
+def test_a_link_in_a_venv_does_not_make_root_read_a_secret(bench: Bench, tmp_path: Path) -> None:
+    """venvs/ belongs to the service user; what the probe reads is shown, and kept beside runs."""
+    token = tmp_path / "token"
+    token.write_text("hf_rootOnlyToken\n")
+    venv = bench.prefix / "venvs" / "vllm-1"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to("/bin/true")
+    (venv / "pyvenv.cfg").symlink_to(token)
+    (venv / ".fleetbench-complete").symlink_to(token)
+    site = venv / "lib" / "python3.12" / "site-packages"
+    (site / "vllm-1\nvenv\t" / "etc.dist-info").mkdir(parents=True)
+    facts = bench.facts()
+    assert "rootOnlyToken" not in bench.answer
+    assert not isinstance(facts.venvs, Missing)
+    assert list(facts.venvs) == [str(venv)]
+    assert facts.venvs[str(venv)].complete is False
+
+
+def test_a_stamp_that_is_no_hash_is_no_lock(bench: Bench) -> None:
+    venv = bench.prefix / "venvs" / "vllm-1"
+    venv.mkdir(parents=True)
+    (venv / ".fleetbench-complete").write_text("\x1b[2J wanted\n")
+    facts = bench.facts()
+    assert not isinstance(facts.venvs, Missing)
+    assert (facts.venvs[str(venv)].complete, facts.venvs[str(venv)].lock) == (True, "")
+
+
+def test_a_links_target_cannot_forge_facts_or_move_the_cursor(bench: Bench) -> None:
+    forged = "x\nfile\tdirectory\t755\troot:root\t/etc/credstore"
+    (bench.prefix / "venv-vllm").symlink_to(forged)
+    facts = bench.facts()
+    assert "/etc/credstore" not in facts.files
+    assert facts.files[f"{bench.prefix}/venv-vllm"].target == ""
+    (bench.prefix / "other").symlink_to("venvs/\u009b31mred\u202e")
+    facts = bench.facts(paths=(str(bench.prefix / "other"),))
+    assert facts.files[str(bench.prefix / "other")].target.isprintable()
+
+
 def test_files_are_hashed_and_nothing_outside_our_folders_is_copied(bench: Bench) -> None:
     secret = bench.prefix / "a b$(id)'\"*.env"
     secret.write_text("HF_TOKEN=hf_secret\n")

@@ -151,3 +151,20 @@ def test_model_and_configuration_are_read_back_from_a_unit() -> None:
     assert config == SWEEP_UNIT.config
     with pytest.raises(UsageError):
         served_by("[Service]\nExecStart=/bin/true\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "m --tensor-parallel-size two",
+        "m --tensor-parallel-size 0",
+        "m --max-model-len -1",
+        f"m --data-parallel-size {'9' * 5000}",
+        "--trust-remote-code",
+        "m --served-model-name --api-key",
+        "'m\x1b[2J'",
+    ],
+)
+def test_a_unit_that_was_edited_on_its_host_is_refused_not_believed(arguments: str) -> None:
+    with pytest.raises(UsageError, match="not written by fleetbench"):
+        served_by(f"[Service]\nExecStart=/opt/vllm/venv-vllm/bin/vllm serve {arguments}\n")

@@ -38,6 +38,7 @@ _SGLANG_KEYS = ("total_output_tokens_retokenized", "mean_e2e_latency_ms")
 _LOG_TEXT = ("MESSAGE", "log")
 _LOG_STREAM = ("_HOSTNAME", "_SYSTEMD_UNIT", "_PID", "stream")
 _DEEPEST = 4
+_LARGEST = 10**18
 _DECODER = json.JSONDecoder()
 
 
@@ -172,6 +173,8 @@ def _number(item: object, *, whole: bool = False) -> Reading:
         return Reading(None, f"{shown} is not a finite number")
     if item < 0:
         return Reading(None, f"{shown} is negative: a marker, not a measurement")
+    if item > _LARGEST:  # and more than a float holds, perhaps
+        return Reading(None, f"{shown} is larger than any measurement")
     if whole and not float(item).is_integer():
         return Reading(None, f"{shown} is not a whole number")
     return Reading(int(item) if whole else item)

@@ -26,7 +26,8 @@ _SECTION = re.compile(r"(?<!-)-{3,} ?([A-Z][^:=\n]{2,58}?) ?-{3,}")
 _END = re.compile(r"(?<!=)={20,}(?!=)")
 _RULE = re.compile(r"-{20,}")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
-_LABELLED = re.compile(r"[*|`\s]*([^:\n]{2,60}?)[*|`\s]*:([*|`\s]*)(.*)", re.DOTALL)
+_DECORATION = "*|` \t\r\n\f\v"  # a table's bars, bold and code marks
+_LONGEST_LABEL = 60
 _TWO_DECIMALS = re.compile(r"\d+\.\d\d\s*|.*\s", re.DOTALL)
 _RUST_WIDTH = 60  # vLLM's Rust client centres its header in 60 columns, the Python client in 50
 _FOREIGN_LINES = 60  # a report interrupted by more lines than this is over
@@ -127,8 +128,8 @@ class _Scanner:
             self.preamble = Preamble()  # on a page, what stands in another box belongs to another run
             return
         self.preamble.observe(piece.text)
-        match = _LABELLED.fullmatch(piece.text)
-        if match and (label := label_table().find(match[1])) and label.kind in ("number", "count"):
+        parts = _labelled(piece.text)
+        if parts and (label := label_table().find(parts.label)) and label.kind in ("number", "count"):
             self.found.fragments.append(piece.number)
 
     def _after_end(self, draft: Draft, piece: Line) -> None:
@@ -151,17 +152,17 @@ class _Scanner:
         draft.last_line = piece.number
 
     def _labelled(self, draft: Draft, piece: Line) -> None:
-        match = _LABELLED.fullmatch(piece.text)
-        label = label_table().find(match[1]) if match else None
-        if match is None or label is None:
-            self._unlabelled(draft, piece, match)
+        parts = _labelled(piece.text)
+        label = label_table().find(parts.label) if parts else None
+        if parts is None or label is None:
+            self._unlabelled(draft, piece, parts)
             return
         if label.key == "completed" and self.sections_seen:
             self._close()
             self._outside(piece)
             return
         self.foreign = 0
-        value = match[3]
+        value = parts.value
         if piece.open_ended and not _TWO_DECIMALS.fullmatch(value):
             draft.last_line = piece.number
             cut = f"'{one_line(value, 40)}' may be cut" if value.strip() else "no value, cut off"
@@ -169,14 +170,18 @@ class _Scanner:
             return
         draft.take(label, value, piece.number, section=self.section)
 
-    def _unlabelled(self, draft: Draft, piece: Line, match: re.Match[str] | None) -> None:
+    def _unlabelled(self, draft: Draft, piece: Line, parts: _Parts | None) -> None:
         """A line of the report's shape with a label we do not know is kept under its own name."""
         text = piece.text.strip()
-        if match and match[2].count(" ") >= 2:
-            reading, key = read_number(match[3]), _slug(match[1])
-            if reading.value is not None and _OWN_KEY.fullmatch(key) and label_table().find(match[1]) is None:
+        if parts and parts.gap.count(" ") >= 2:
+            reading, key = read_number(parts.value), _slug(parts.label)
+            if (
+                reading.value is not None
+                and _OWN_KEY.fullmatch(key)
+                and label_table().find(parts.label) is None
+            ):
                 name = f"{self.section}_{key}" if self.section else f"other_{key}"
-                draft.keep(name, reading.value, piece.number, one_line(match[1], 60))
+                draft.keep(name, reading.value, piece.number, one_line(parts.label, 60))
                 draft.last_line, self.foreign = piece.number, 0
                 return
         if cut := label_table().inline.match(text):
@@ -200,6 +205,28 @@ class _Scanner:
             self.preamble = Preamble()
         self.draft, self.lead, self.section, self.foreign = None, "", "", 0
         self.sections_seen = set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A line `label: gap value`, without the bars and marks around the label."""
+
+    label: str
+    gap: str
+    value: str
+
+
+def _labelled(text: str) -> _Parts | None:
+    """Split a line at its first colon; None when what stands before it cannot be a label.
+
+    No expression: with marks before and after the label, one would take minutes over a hostile line.
+    """
+    head, colon, rest = text.partition(":")
+    label = head.strip(_DECORATION)
+    if not colon or "\n" in label or not 2 <= len(label) <= _LONGEST_LABEL:
+        return None
+    value = rest.lstrip(_DECORATION)
+    return _Parts(label, rest[: len(rest) - len(value)], value)
 
 
 def _explode(line: Line, *, inside: bool) -> Iterator[Line]:
