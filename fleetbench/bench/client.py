@@ -157,6 +157,11 @@ def clear(session: DurableSession, client: Client) -> None:
     session.read(("rm", "-rf", "--", client.directory))
 
 
+def abandon(session: DurableSession, unit: str, directory: str) -> None:
+    """End a client that still runs and forget it, as if it had never been started."""
+    session.read(bash(_script("abandon.sh"), unit, directory), timeout_s=60)
+
+
 def remove_if_empty(session: DurableSession, directories: Sequence[str]) -> None:
     """Remove directories that nothing is left in, innermost first."""
     session.read(("rmdir", "--ignore-fail-on-non-empty", "--", *directories))

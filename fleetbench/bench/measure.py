@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -101,6 +101,22 @@ def measure(
         return finished
 
 
+def abandon(
+    store: Store, run_id: str, trials: Collection[int], client: Host, session: DurableSession
+) -> None:
+    """End the clients of these trials that still run: their server is about to go.
+
+    A resumed run starts them anew under the same name, with the same seed.
+    """
+    for row in store.measurements(run_id):
+        if row.trial in trials and not row.finished and row.client == client.name:
+            clients.abandon(session, row.unit_name, _directory(client, row))
+
+
+def _directory(client: Host, row: MeasurementRow) -> str:
+    return f"{client.prefix}/runs/{row.unit_name}"
+
+
 def read_blocks(content: Mapping[str, bytes], source: str) -> tuple[Block | None, tuple[str, ...]]:
     """Given what a client left, return the block to trust (JSON first, then text) and what was unreadable."""
     reasons: list[str] = []
@@ -127,7 +143,7 @@ def _client(
     session: DurableSession,
     credential: str,
 ) -> clients.Client:
-    directory = f"{client.prefix}/runs/{row.unit_name}"
+    directory = _directory(client, row)
     workload = _with_prompts(task.workload, session, directory)
     command = bench_command(
         version=client.build.version,

@@ -61,10 +61,11 @@ def diagnose(session: DurableSession, unit: str, invocation: str, *, timed_out_s
     cause = (
         f"no answer within {timed_out_s:g} s" if timed_out_s else f"it ended ({result_word}, status {status})"
     )
+    lines = [line for line in journal.splitlines() if line.strip()]
     return Failure(
         kind="timeout.ready" if timed_out_s else "unknown",
         cause=f"{cause}; {diagnosis.reason}",
-        evidence=diagnosis.evidence,
+        evidence=diagnosis.evidence or (lines[-1] if lines else ""),
         advice=diagnosis.next_step or f"invoke logs --hosts {session.host.name} --unit {unit} --lines 200",
     )
 

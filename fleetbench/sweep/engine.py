@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleetbench import fleet
+from fleetbench.bench.measure import abandon
 from fleetbench.errors import Exit, FleetbenchError, Interrupted, NotPossible, NotReached
 from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import GpuSet, Host, Model, TrialState
@@ -84,7 +85,7 @@ def run_sweep(engine: Engine, run: RunRow) -> Exit:
         store.set_run_state(run.id, RunState.INTERRUPTED, why or "trials are left")
         return status if status is not Exit.OK else Exit.FAILED
     if problems:
-        store.set_run_state(run.id, RunState.FAILED, f"not given back: {problems[0].what}")
+        store.set_run_state(run.id, RunState.FAILED, f"left behind: {problems[0].what}")
         return Exit.FAILED
     store.set_run_state(run.id, RunState.DONE)
     return Exit.OK
@@ -114,8 +115,10 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
         raise
     finally:
         if reached:  # also after Ctrl-C: production comes first
-            session.stop, session.patience_s = None, min(session.patience_s, RETURN_PATIENCE_S)
-            problems = give_back(
+            for each in (session, client_session):
+                each.stop, each.patience_s = None, min(each.patience_s, RETURN_PATIENCE_S)
+            problems = _abandon(engine, run, host, client_session, rows)
+            problems += give_back(
                 engine.store,
                 run.id,
                 host,
@@ -125,10 +128,21 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
                 said=said,
             )
         for problem in problems:
-            said(f"NOT GIVEN BACK: {problem}")
+            said(f"LEFT BEHIND: {problem}")
         session.close()
         client_session.close()
     return HostEnd(tuple(states), problems)
+
+
+def _abandon(
+    engine: Engine, run: RunRow, host: Host, client_session: DurableSession, rows: Sequence[TrialRow]
+) -> tuple[FleetbenchError, ...]:
+    """End the bench clients that still run; what cannot be ended must not keep production from its GPUs."""
+    try:
+        abandon(engine.store, run.id, {row.number for row in rows}, engine.client or host, client_session)
+    except FleetbenchError as exc:
+        return (exc,)
+    return ()
 
 
 def _measure_trials(

@@ -34,8 +34,8 @@ id vllm >/dev/null 2>&1 || useradd --system --create-home --home-dir /opt/vllm -
 venv=/opt/vllm/venvs/vllm-$1
 packages=$venv/lib/python3.9/site-packages
 mkdir -p "$venv/bin" "$packages/vllm-$1.dist-info" "$packages/torch-2.9.0.dist-info"
-install -d -o vllm /opt/vllm /opt/vllm/models /opt/vllm/cache
-chmod 0755 /opt/vllm
+install -d -o root /opt/vllm
+install -d -o vllm /opt/vllm/models /opt/vllm/cache
 cat > "$venv/bin/vllm"
 chmod 0755 "$venv/bin/vllm"
 ln -sfT /usr/bin/python3 "$venv/bin/python"

@@ -49,9 +49,9 @@ def check_measured(fleet: Fleet, repeats: int = 1) -> None:
     assert len(starts) == len(rows), "nothing ran twice"
 
 
-def middle_of(fleet: Fleet) -> Running:
-    """A sweep over two configurations in the middle of its first repeat."""
-    sweep = fleet.begin(*SWEEP, "long")
+def middle_of(fleet: Fleet, hosts: str = "lab-01") -> Running:
+    """A sweep over two configurations in the middle of a first repeat."""
+    sweep = fleet.begin("sweep", "--model", "good", "--hosts", hosts, "--sweep", "long")
     sweep.wait_for("borrowing the GPUs of vllm-8001.service")
     sweep.wait_for("repeat 1: started")
     return sweep
@@ -117,8 +117,9 @@ def test_after_a_kill_and_a_reboot_production_is_back_by_itself_and_the_sweep_ca
     assert 2 in attempts
 
 
-def test_ctrl_c_gives_production_back_and_the_sweep_can_be_resumed(served: Fleet) -> None:
-    sweep = middle_of(served)
+@pytest.mark.parametrize("hosts", ["lab-01", "@lab"])
+def test_ctrl_c_gives_production_back_and_the_sweep_can_be_resumed(served: Fleet, hosts: str) -> None:
+    sweep = middle_of(served, hosts)
     sweep.interrupt()
     done = sweep.done(90)
     assert done.status == 130, done.err
@@ -128,6 +129,9 @@ def test_ctrl_c_gives_production_back_and_the_sweep_can_be_resumed(served: Fleet
     resumed = served.invoke(*error.splitlines()[-1].partition("invoke ")[2].split())
     assert resumed.status == 0, resumed.err
     check_given_back(served)
+    with served.store() as store:
+        rows = store.measurements(store.run("latest").id)
+    assert {row.verdict for row in rows if row.kind is MeasurementKind.MEASURE} == {Verdict.VALID}
 
 
 def test_a_stopped_service_stays_stopped_and_is_no_obstacle(served: Fleet) -> None:

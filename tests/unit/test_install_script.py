@@ -131,3 +131,12 @@ def test_a_package_that_the_wheelhouse_lacks_fails_with_its_name(install: Instal
     assert failed.returncode != 0
     assert "absent-package" in failed.stderr
     assert not install.stamp.exists()
+
+
+def test_nothing_is_taken_from_where_anybody_may_write(install: Install) -> None:
+    """torch runs what lies in /tmp/torchinductor_USER; it is given a directory of the install's own."""
+    install.set_module("import os\nprint('cache:', os.environ['TORCHINDUCTOR_CACHE_DIR'])\n")
+    said = install.run().stdout
+    (place,) = {line.removeprefix("cache: ") for line in said.splitlines() if line.startswith("cache: ")}
+    assert place.startswith(f"{install.place}/fleetbench-install.")
+    assert not Path(place).parent.exists(), "gone with the install"

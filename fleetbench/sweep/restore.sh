@@ -1,0 +1,31 @@
+# Give production back when nobody renews the loan any more. Run every minute by a timer on the host, so that
+# a controller that died, or a laptop that was closed, does not keep the fleet down. "now" as argument: at once.
+set -u
+export LC_ALL=C.UTF-8
+directory=/run/fleetbench
+exec 9> "$directory/.lock" || exit 1
+flock -w 30 9 || exit 1
+until=0
+if [ -e "$directory/lease" ]; then until=$(sed -n 2p "$directory/lease"); fi
+case $until in ''|*[!0-9]*) until=0 ;; esac
+read -r uptime _ < /proc/uptime
+if [ "${1:-}" != now ] && [ "${uptime%.*}" -lt "$until" ]; then exit 0; fi
+logger -t fleetbench "loan not renewed: giving production back"
+for file in /run/systemd/system/vllm-sweep-*.service; do
+  [ -e "$file" ] || continue
+  systemctl stop "${file##*/}"
+  rm -f "$file"
+done
+systemctl stop 'fleetbench-bench-*.service' 2>/dev/null
+systemctl daemon-reload
+systemctl reset-failed 'vllm-sweep-*.service' 2>/dev/null
+if [ -e "$directory/loan" ]; then
+  while read -r unit; do
+    case $unit in
+      vllm-*.service) systemctl reset-failed "$unit" 2>/dev/null; systemctl start --no-block "$unit" ;;
+    esac
+  done < "$directory/loan"
+fi
+rm -f "$directory/lease" "$directory/loan"
+systemctl stop fleetbench-deadman.timer 2>/dev/null
+exit 0
