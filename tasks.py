@@ -219,6 +219,22 @@ def remove(
     guarded(options, lambda: run(options, port=port))
 
 
+@verb("hosts", "inventory", "check", "debug", yes="do not ask")
+def unlock(
+    c: Context,
+    hosts: str = "",
+    check: bool = False,
+    yes: bool = False,
+    inventory: str = "",
+    debug: bool = False,
+) -> None:
+    """End another operator's lease of a host and give production back there; --check only says who has it."""
+    from fleetbench.verbs.services import unlock as run
+
+    options = Options(hosts=hosts, inventory=inventory, check=check, yes=yes, debug=debug)
+    guarded(options, lambda: run(options))
+
+
 @verb(
     "hosts",
     "inventory",

@@ -24,7 +24,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("fleetbench.commands.runs:runs", "List and show stored runs."),
     "report": ("fleetbench.commands.report:report", "Report on a run: tables, charts, Markdown, CSV."),
     "explain": ("fleetbench.commands.explain:explain", "Say why a server failed to start, from its journal."),
-    "export": ("fleetbench.commands.export:export", "Write stored results as CSV or JSON."),
 }
 
 

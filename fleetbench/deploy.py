@@ -13,13 +13,14 @@ from fleetbench.errors import FleetbenchError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.model import Config, GpuSet, Host, Model, ServiceSpec
 from fleetbench.operations import systemd
+from fleetbench.operations.credentials import HF_TOKEN_PATH
 from fleetbench.operations.firewall import port_open
 from fleetbench.preflight import units_of
 from fleetbench.service import lifecycle
 from fleetbench.steps import Operation, Outcome, Step, fold
 from fleetbench.transport.durable import DurableSession
 
-CREDENTIAL = "/etc/credstore/fleetbench-hf_token"
+CREDENTIAL = HF_TOKEN_PATH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ def service_spec(host: Host, wish: Wish, facts: HostFacts, *, persistent: bool =
         user=host.user,
         prefix=host.prefix,
         venv=host.venv_link if persistent else host.venv,
+        build=host.build.venv_name,
         device=host.build.device,
         served_name=wish.served_name,
         bind=wish.bind,

@@ -188,7 +188,8 @@ class Sweep:
     """A named sweep of the inventory: configurations × workloads × repeats.
 
     `parallel` is `"all"` (every tp×dp that the host's GPUs allow), or names of strategies
-    (`"tp"`, `"dp"`, `"pp"`: all GPUs of the host that one way), or explicit configurations.
+    (`"tp"`, `"dp"`, `"pp"`: all GPUs of the host that one way), or explicit configurations. `lease_s` after
+    the controller was last heard of, a host gives production back by itself.
     """
 
     name: str
@@ -199,6 +200,7 @@ class Sweep:
     seed: int = 1
     ready_timeout_s: float = 1800
     bench_timeout_s: float = 7200
+    lease_s: float = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,7 @@ class ServiceSpec:
         bind: address the server listens on.
         credential: whether the unit loads the host's HF token.
         venv: path that ExecStart runs from (the link for persistent units, the venv itself in sweeps).
+        build: name of the venv behind it: after an upgrade the spec is another one, and a restart is due.
     """
 
     name: str
@@ -245,6 +248,7 @@ class ServiceSpec:
     user: str
     prefix: str
     venv: str
+    build: str = ""
     device: Device = Device.CUDA
     served_name: str = ""
     bind: str = "0.0.0.0"  # noqa: S104  the source serves the network; firewalld stays closed by default

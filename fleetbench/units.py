@@ -59,6 +59,7 @@ def environment(spec: ServiceSpec) -> tuple[tuple[str, str], ...]:
         "FLEETBENCH_SPEC": _SPEC_MARK,
         "FLEETBENCH_PORT": str(spec.port),
         "FLEETBENCH_GPUS": str(spec.gpus),
+        "FLEETBENCH_BUILD": spec.build,
         "PATH": f"{spec.venv}/bin:/usr/local/cuda/bin:/usr/bin:/bin",  # flashinfer's JIT looks for ninja
         "HOME": spec.prefix,
         "HF_HOME": f"{spec.prefix}/models/huggingface",

@@ -30,7 +30,7 @@ properties=()
 if [ -n "$credential" ] && [ -e "$credential" ]; then properties+=("--property=LoadCredential=hf_token:$credential"); fi
 # RemainAfterExit keeps a finished unit loaded: an unloaded one looks like one that never was.
 # Descriptors: with 1,024 of them a client loses most of its requests at high concurrency.
-systemd-run --quiet --unit="$unit" --property=Type=exec --property=RemainAfterExit=yes \
+systemd-run --quiet --unit="$unit" --description="fleetbench: vllm bench serve" --property=Type=exec --property=RemainAfterExit=yes \
   --property=RuntimeMaxSec="$limit" --property=TimeoutStopSec=10 --property=KillMode=mixed \
   --property=LimitNOFILE=1048576 --property=TasksMax=infinity --property=User="$user" \
   --property=WorkingDirectory="$directory/out" "${properties[@]}" "${assignments[@]}" -- \

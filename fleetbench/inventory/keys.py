@@ -192,4 +192,5 @@ def sweep_keys(parallel: Reader, workload: Reader) -> Mapping[str, Reader]:
         "seed": whole(0, 2**31 - 1),
         "ready_timeout_s": number(1, 7 * day_s, unit="seconds"),
         "bench_timeout_s": number(1, 7 * day_s, unit="seconds"),
+        "lease_s": number(60, day_s, unit="seconds"),
     }

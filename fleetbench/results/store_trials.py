@@ -98,12 +98,13 @@ class LoanTable(RunTable):
     def add_loans(self, run_id: str, loans: Iterable[LoanRow]) -> None:
         """Record units before they are stopped, all or none.
 
-        A unit that is recorded already keeps the state in which it was first found: a resumed run sees it
-        stopped, and that is our own doing.
+        A unit that is on loan already keeps the state in which it was first found: a resumed run sees it
+        stopped, and that is our own doing. One that was given back and is taken again is on loan again.
         """
         with writing(self._engine, "record the loan") as connection:
             self._lock_run(connection, run_id)
             statement = select(LOANS.c.host, LOANS.c.unit).where(LOANS.c.run_id == run_id)
+            loans = tuple(loans)
             known = {tuple(row) for row in connection.execute(statement)}
             fresh = [
                 {
@@ -122,6 +123,11 @@ class LoanTable(RunTable):
             ]
             if fresh:
                 connection.execute(insert(LOANS), fresh)
+            for loan in loans:
+                where = (LOANS.c.run_id == run_id) & (LOANS.c.host == loan.host) & (LOANS.c.unit == loan.unit)
+                again = {"taken_at": self.now(), "returned_at": "", "proof": ""}
+                again["active_state"] = storable(loan.active_state)
+                connection.execute(update(LOANS).where(where, LOANS.c.returned_at != "").values(**again))
 
     def return_loan(self, run_id: str, host: str, unit: str, proof: str = "") -> None:
         """Mark a unit as given back; `proof` says what showed that it serves again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetbench import fleet
 from fleetbench.bench.measure import abandon
@@ -18,6 +18,7 @@ from fleetbench.model import GpuSet, Host, Model, TrialState
 from fleetbench.results.rows import RunRow, RunState, TrialRow
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
+from fleetbench.sweep import lease
 from fleetbench.sweep.loan import give_back, open_loan
 from fleetbench.sweep.trial import Bench, Ground, run_trial
 from fleetbench.transport.durable import DurableSession
@@ -46,6 +47,7 @@ class Engine:
     read_facts: Callable[[DurableSession, Host], HostFacts]
     said: Callable[[str, str], None]
     stop: threading.Event
+    lease_s: float = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,10 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
     states: list[TrialState] = []
     reached = True
     problems: tuple[FleetbenchError, ...] = ()
+    what = f"{run.kind.value} {run.model}"
+    lease.take(session, run.id, what, seconds=engine.lease_s)
+    pulse = lease.Heartbeat(engine.open_session(host), run.id, what, seconds=engine.lease_s, said=said)
+    session.stop = lease.Either(engine.stop, pulse.lost)
     try:
         _measure_trials(engine, run, host, session, client_session, rows, states)
     except NotReached as exc:  # this host, or the one that the client runs on
@@ -114,7 +120,8 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
             said(f"NOT GIVEN BACK, the host is away; when it is back: invoke sweep --resume {run.id}")
         raise
     finally:
-        if reached:  # also after Ctrl-C: production comes first
+        pulse.stop()
+        if reached and not pulse.lost.is_set():  # also after Ctrl-C: production comes first
             for each in (session, client_session):
                 each.stop, each.patience_s = None, min(each.patience_s, RETURN_PATIENCE_S)
             problems = _abandon(engine, run, host, client_session, rows)
@@ -127,6 +134,8 @@ def _on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) 
                 ready_timeout_s=engine.ready_timeout_s,
                 said=said,
             )
+            if not problems:
+                lease.release(session, run.id)
         for problem in problems:
             said(f"LEFT BEHIND: {problem}")
         session.close()
@@ -163,16 +172,14 @@ def _measure_trials(
         return engine.read_facts(through, host)
 
     gpus = GpuSet(tuple(sorted({index for row in rows for index in row.gpus.indices})))
-    facts = facts_of(session)
-    _refuse_unknown(host, facts)
-    borrowed = open_loan(engine.store, run.id, session, facts, gpus, said)
+    _refuse_unknown(host, facts_of(session))
     ground = Ground(
         store=engine.store,
         host=host,
         model=engine.model,
         session=session,
         read_facts=facts_of,
-        borrowed=borrowed,
+        borrowed=(),
         ready_timeout_s=engine.ready_timeout_s,
         said=said,
     )
@@ -187,7 +194,9 @@ def _measure_trials(
         if row.state in ENDED:
             states.append(row.state)
             continue
-        states.append(run_trial(ground, row, bench))
+        # Again before each trial: after a reboot the enabled units are back on their GPUs.
+        borrowed = open_loan(engine.store, run.id, session, facts_of(session), gpus, said)
+        states.append(run_trial(replace(ground, borrowed=borrowed), row, bench))
         _stop_sweep_unit(session, row.port, said)
 
 

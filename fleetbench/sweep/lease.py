@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -109,6 +110,24 @@ def give_up(session: DurableSession) -> None:
         session.read(("rm", "-f", "--", f"{DIRECTORY}/lease"))
 
 
+class Either:
+    """An event that has happened when one of several has."""
+
+    def __init__(self, *events: threading.Event) -> None:
+        self._events = events
+
+    def is_set(self) -> bool:
+        """True once one of the events is set."""
+        return any(event.is_set() for event in self._events)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most that long for one of them."""
+        give_up = time.monotonic() + timeout
+        while not self.is_set() and time.monotonic() < give_up:
+            self._events[0].wait(min(0.2, max(0.0, give_up - time.monotonic())))
+        return self.is_set()
+
+
 class Heartbeat:
     """Renews a lease from a thread with a session of its own, until `stop`.
 
@@ -127,6 +146,7 @@ class Heartbeat:
         self._session, self._run, self._what, self._seconds, self._said = session, run, what, seconds, said
         self._ended = threading.Event()
         self.lost = threading.Event()
+        session.stop, session.patience_s = self._ended, seconds / 4
         self._thread = threading.Thread(target=self._beat, name=f"lease-{session.host.name}", daemon=True)
         self._thread.start()
 

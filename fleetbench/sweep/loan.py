@@ -7,6 +7,7 @@ production. What was running is written down before it is stopped; what was not 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from fleetbench.errors import FleetbenchError
@@ -16,6 +17,7 @@ from fleetbench.preflight import units_of
 from fleetbench.results.rows import LoanRow
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
+from fleetbench.sweep import lease
 from fleetbench.transport.durable import DurableSession
 
 SWEEP_PREFIX = "vllm-sweep-"
@@ -42,8 +44,17 @@ def open_loan(
     gpus: GpuSet,
     said: Callable[[str], None],
 ) -> tuple[str, ...]:
-    """Write down what runs on the GPUs, then stop it; return the names of all units on loan to this run."""
+    """Write down what runs on the GPUs, then stop it; return the names of all units on loan to this run.
+
+    Written down twice before anything stops: in the store, and on the host, where a timer gives production
+    back when nobody renews the lease. What a dead run still owed on this host becomes this run's to return.
+    """
     units = to_borrow(facts, gpus)
+    adopted = [loan for loan in store.open_loans(session.host.name) if loan.run_id != run_id]
+    if adopted:
+        store.add_loans(run_id, [replace(loan, run_id=run_id) for loan in adopted])
+        for loan in adopted:
+            store.return_loan(loan.run_id, loan.host, loan.unit, f"taken over by run {run_id}")
     rows = [
         LoanRow(
             run_id=run_id,
@@ -57,10 +68,13 @@ def open_loan(
     ]
     if rows:
         store.add_loans(run_id, rows)
+    host = session.host.name
+    owed = tuple(loan.unit for loan in store.loans(run_id, only_open=True) if loan.host == host)
+    lease.arm(session, owed)
     for unit in units:
         said(f"borrowing the GPUs of {unit.name}")
         lifecycle.stop(session, unit.name)
-    return tuple(loan.unit for loan in store.loans(run_id, only_open=True) if loan.host == session.host.name)
+    return owed
 
 
 def give_back(

@@ -7,14 +7,26 @@ controller keeps asking until the host answers again, and gives up after `patien
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fleetbench.errors import HostKeyRefused, Interrupted, NotReached
 from fleetbench.model import Host
 from fleetbench.transport.base import CommandResult, Session
+
+
+class Stop(Protocol):
+    """An event that ends waiting: Ctrl-C, or a lease that was lost."""
+
+    def is_set(self) -> bool:
+        """True once it has happened."""
+        ...
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most that long; True when it has happened."""
+        ...
+
 
 Opener = Callable[[], Session]
 T = TypeVar("T")
@@ -37,7 +49,7 @@ class DurableSession:
         patience_s: float = 300,
         known: bool = True,
         said: Callable[[str], None] = lambda _: None,
-        stop: threading.Event | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self.host = host
         self.stop = stop

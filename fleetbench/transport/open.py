@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from fleetbench.model import Host
 from fleetbench.transport.base import Session, Timeouts
-from fleetbench.transport.durable import DurableSession
+from fleetbench.transport.durable import DurableSession, Stop
 
 
 def open_session(host: Host, timeouts: Timeouts | None = None) -> Session:
@@ -27,7 +26,7 @@ def durable(
     patience_s: float = 300,
     known: bool = True,
     said: Callable[[str], None] = lambda _: None,
-    stop: threading.Event | None = None,
+    stop: Stop | None = None,
 ) -> DurableSession:
     """A session to a host that reconnects by itself. Nothing is connected before the first use."""
     return DurableSession(

@@ -14,7 +14,7 @@ from fleetbench.report.files import read_report, write_report
 from fleetbench.results.rows import RunKind
 from fleetbench.results.store import open_store
 from fleetbench.verbs.common import Options
-from fleetbench.verbs.lab import up
+from fleetbench.verbs.lab import down, up
 from fleetbench.verbs.measuring import sweep
 from fleetbench.verbs.provisioning import provision
 
@@ -57,7 +57,7 @@ def demo(*, keep: bool) -> Exit:
             print_report(read_report(store, run.id))
     finally:
         if not keep:
-            labs.down(progress=console.progress)
+            down(inventory)
     console.write(f"\ndone in {(time.monotonic() - began) / 60:.1f} minutes; the report: {paths.markdown}")
     console.write("next: invoke demo --keep, then")
     console.write("  invoke deploy --hosts lab-01 --model tiny --port 8001 --gpus 0,1 --tp 2")

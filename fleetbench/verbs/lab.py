@@ -32,7 +32,7 @@ parallel = [{ tp = 1 }, { tp = 2 }, { dp = 2 }, { tp = 3 }]
 repeats = 2
 ready_timeout_s = 300
 bench_timeout_s = 600
-workload = { dataset = "random", input_len = 64, output_len = 32, num_prompts = 60, max_concurrency = 4 }
+workload = { dataset = "random", input_len = 64, output_len = 32, num_prompts = 40, max_concurrency = 4 }
 """
 
 
@@ -45,7 +45,10 @@ def lab(
         names = ",".join(one.name for one in hosts)
         console.write(f"invoke provision --hosts {names}" if not plain else f"invoke hosts --hosts {names}")
     elif action == "down":
-        labs.down((_named(host, "down"),) if host else (), progress=console.progress)
+        if host:
+            labs.down((_named(host, "down"),), progress=console.progress)
+        else:
+            down(Path(inventory) if inventory else default_directory())
     elif action == "list":
         rows = [(h.name, h.address, h.gpus, "running" if h.running else "off") for h in labs.listing()]
         console.print_table(("host", "address", "gpus", "state"), rows)
@@ -86,6 +89,15 @@ def up(count: int, gpus: str, inventory: Path, *, plain: bool = False) -> tuple[
     write(inventory / "lab" / "models.toml", MODELS_TOML)
     write(inventory / "lab" / "sweeps.toml", SWEEPS_TOML)
     return hosts
+
+
+def down(inventory: Path) -> None:
+    """Take all hosts down and remove what `up` wrote into the inventory."""
+    labs.down(progress=console.progress)
+    for name in ("models.toml", "sweeps.toml"):
+        (inventory / "lab" / name).unlink(missing_ok=True)
+    if (inventory / "lab").is_dir() and not any((inventory / "lab").iterdir()):
+        (inventory / "lab").rmdir()
 
 
 def _power(action: str, host: str, *, hard: bool) -> None:

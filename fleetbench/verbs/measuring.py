@@ -108,6 +108,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         seed=_whole(arguments, "seed", 1),
         ready_timeout_s=_real(arguments, "ready_timeout_s", 1800),
         bench_timeout_s=_real(arguments, "bench_timeout_s", 7200),
+        lease_s=_real(arguments, "lease_s", 900),
         warmup=bool(arguments.get("warmup", True)),
         open_session=session,
         read_facts=facts_of,
@@ -160,6 +161,7 @@ def _arguments(named: Sweep, client: str) -> dict[str, Any]:
         "seed": named.seed,
         "ready_timeout_s": named.ready_timeout_s,
         "bench_timeout_s": named.bench_timeout_s,
+        "lease_s": named.lease_s,
         "warmup": True,
     }
 

@@ -15,6 +15,7 @@ from fleetbench.lab.settings import from_environment
 from fleetbench.lock import LockFile
 from fleetbench.model import Host
 from fleetbench.reconcile import HostResult, hf_token, provision_host
+from fleetbench.sweep.lease import refuse_locked
 from fleetbench.transport.open import open_session
 from fleetbench.verbs.common import Options, audit_path, facts_of, print_failures, say, session_to
 
@@ -57,6 +58,8 @@ def provision(options: Options, *, diff: bool) -> Exit:
         audit.ready()
 
     def work(host: Host) -> HostResult:
+        if not options.check:
+            _refuse_locked(host)
         result = provision_host(
             lambda: open_session(host),
             host,
@@ -96,6 +99,14 @@ def provision(options: Options, *, diff: bool) -> Exit:
     console.print_rows(("host", "outcome", "steps", "plan"), rows, form=options.form)
     print_failures(outcomes, options)
     return fleet.exit_status(outcomes)
+
+
+def _refuse_locked(host: Host) -> None:
+    session = session_to(host, patience_s=0)
+    try:
+        refuse_locked(session)
+    finally:
+        session.close()
 
 
 def _steps(result: HostResult) -> str:

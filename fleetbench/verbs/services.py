@@ -13,10 +13,11 @@ from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import find_model
 from fleetbench.model import Config, GpuSet, Host
 from fleetbench.operations.systemd import absent
-from fleetbench.preflight import refuse, units_of
+from fleetbench.preflight import refuse, refuse_model, units_of
 from fleetbench.service import lifecycle
 from fleetbench.service_log import phase
 from fleetbench.steps import Step, fold
+from fleetbench.sweep.lease import give_up, holder_of, refuse_locked
 from fleetbench.transport.base import bash, check
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render
@@ -88,19 +89,16 @@ def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.
     try:
         facts = facts_of(session, host)
         spec = deploy.service_spec(host, wish, facts)
+        refuse_model(host, wish.model, facts)
         refuse(host, spec, facts)
+        refuse_locked(session)
         outcome = deploy.plan(spec, facts, open_firewall=wish.open_firewall)
         why = deploy.must_restart(spec, facts)
         if not outcome.steps and not why:
             said(f"{spec.unit}: no changes")
             return fleet.Status.OK
-        for step in outcome.steps:
-            said(f"{'would ' if options.check else ''}{step.summary} ({step.reason})")
-            if options.check and step.diff:
-                console.write(f"# {host.name}\n{step.diff}")
-        if why:
-            said(f"{'would ' if options.check else ''}start {spec.unit} ({why})")
         if options.check:
+            _show_plan(host, spec.unit, outcome.steps, why)
             return fleet.Status.WOULD_CHANGE
         _verify(session, host, spec.unit, render(spec))
         before = deploy.previous(spec, facts)
@@ -118,6 +116,15 @@ def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.
         return fleet.Status.CHANGED
     finally:
         session.close()
+
+
+def _show_plan(host: Host, unit: str, steps: Sequence[Step], why: str) -> None:
+    for step in steps:
+        console.progress(f"would {step.summary} ({step.reason})", host=host.name)
+        if step.diff:
+            console.write(f"# {host.name}\n{step.diff}")
+    if why:
+        console.progress(f"would start {unit} ({why})", host=host.name)
 
 
 def _apply(session: DurableSession, steps: Sequence[Step]) -> None:
@@ -152,6 +159,7 @@ def restart(options: Options, *, port: int, timeout_s: float) -> Exit:
     def again(host: Host, stop: threading.Event) -> fleet.Status:
         session, said = session_to(host, stop=stop), say(host)
         try:
+            refuse_locked(session)
             facts = facts_of(session, host)
             unit = _unit_on(host, facts, port)
             target = lifecycle.Target.installed(unit, facts)
@@ -192,12 +200,37 @@ def remove(options: Options, *, port: int) -> Exit:
                 said(f"{'would ' if options.check else ''}{step.summary}")
             if options.check:
                 return fleet.Status.WOULD_CHANGE
+            refuse_locked(session)
             _apply(session, outcome.steps)
             return fleet.Status.CHANGED
         finally:
             session.close()
 
     return _rolling(options, gone)
+
+
+def unlock(options: Options) -> Exit:
+    """End the lease that somebody has on the chosen hosts, and give production back there at once."""
+
+    def freed(host: Host, stop: threading.Event) -> fleet.Status:
+        session, said = session_to(host, stop=stop), say(host)
+        try:
+            holder = holder_of(session)
+            if holder is None:
+                said("is not locked")
+                return fleet.Status.OK
+            said(f"is locked by {holder}")
+            if options.check:
+                return fleet.Status.WOULD_CHANGE
+            if not options.yes and not console.confirm(f"{host.name}: end this and give production back?"):
+                raise UsageError("not unlocked", host=host.name, next_step="again with --yes")
+            give_up(session)
+            said("unlocked; what was borrowed is being started")
+            return fleet.Status.CHANGED
+        finally:
+            session.close()
+
+    return _rolling(options, freed)
 
 
 def _rolling(options: Options, work: Callable[[Host, threading.Event], fleet.Status]) -> Exit:

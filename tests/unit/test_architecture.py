@@ -42,7 +42,7 @@ MATRIX: dict[str, str] = {
     "compatibility": "errors facts/ model release_needs releases",
     "resolution": "accelerators facts/ model release_needs releases",
     "lock": "errors resolution",
-    "preflight": "errors facts/ model",
+    "preflight": "errors facts/ model operations/ releases",
     "plan/": "errors facts/ model preflight releases vllm_features",
     "operations/": "errors facts/ model steps transport.base units",
     "provision": "accelerators compatibility facts/ lock model operations/ resolution steps",
@@ -61,8 +61,8 @@ MATRIX: dict[str, str] = {
     "reconcile": "apply audit compatibility errors facts/ fleet lock model operations/ provision resolution"
     " steps transport.base",
     "bench/": "bench_command errors model results/ transport.base transport/",
-    "sweep/": "bench/ deploy errors facts/ fleet inventory/ model preflight results/ service/ service_log"
-    " transport.base transport/ units",
+    "sweep/": "audit bench/ deploy errors facts/ fleet inventory/ model preflight results/ service/"
+    " service_log transport.base transport/ units",
     "lab/": "errors lock resolution",
     # the edge
     "console": "errors",
