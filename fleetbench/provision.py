@@ -62,8 +62,8 @@ def probe_wants(host: Host) -> ProbeWants:
 def directories(host: Host) -> tuple[files.Directory, ...]:
     """Return the directories of a host: root's first, then the service user's below them.
 
-    The prefix and `runs/` are root's: whoever owns a directory can put links in the place of what is in it, and
-    root works there (bench clients, the venv's link). `.cache` is where libraries write that know $HOME only.
+    The prefix and `runs/` are root's: whoever owns a directory can put links in the place of what is in it,
+    and root works there (bench clients, the venv's link). `.cache` is for libraries that know $HOME only.
     """
     owner = f"{host.user}:{host.user}" if host.user != "root" else "root:root"
     roots = (files.Directory(path=host.prefix), files.Directory(path=f"{host.prefix}/runs"), ETC)

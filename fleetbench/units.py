@@ -94,7 +94,7 @@ def served_by(text: str) -> tuple[str, str, Config]:
     value = dict(itertools.pairwise(words[3:]))
     sizes = [value.get(f"--{name}-parallel-size", "1") for name in ("tensor", "data", "pipeline")]
     length = value.get("--max-model-len", "1")
-    names = words[2:3] + (value.get("--served-model-name", ""),)
+    names = (*words[2:3], value.get("--served-model-name", ""))
     if (
         len(words) < 3
         or words[1] != "serve"

@@ -42,9 +42,9 @@ MATRIX: dict[str, str] = {
     "compatibility": "errors facts/ model release_needs releases",
     "resolution": "accelerators facts/ model release_needs releases",
     "lock": "errors resolution",
+    "operations/": "errors facts/ model steps transport.base units",
     "preflight": "errors facts/ model operations/ releases",
     "plan/": "errors facts/ model preflight releases vllm_features",
-    "operations/": "errors facts/ model steps transport.base units",
     "provision": "accelerators compatibility facts/ lock model operations/ resolution steps",
     # what reads and keeps files
     "inventory/": "errors model",

@@ -1,4 +1,4 @@
-"""Passwords and tokens show nowhere: not in errors, diffs, facts documents, evidence, the audit or arguments."""
+"""Passwords and tokens show nowhere: not in errors, diffs, documents, evidence, audit or arguments."""
 
 from __future__ import annotations
 
