@@ -132,6 +132,8 @@ def undo(
     )
     if not untouched:
         lifecycle.stop(session, spec.unit, said=said)
+    if text is None and now.load == "not-found":
+        return "nothing was changed"
     if text is None:
         session.read(("systemctl", "disable", spec.unit))
         session.read(("rm", "-f", "--", spec.unit_path))

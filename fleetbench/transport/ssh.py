@@ -188,7 +188,7 @@ class SshSession:
             port=options.port,
             config=config,
             gateway=shlex.join(proxy_arguments(options, ssh_config=self.host.ssh_config)) or None,
-            connect_timeout=int(timeouts.connect_s),
+            connect_timeout=options.connect_timeout_s or int(timeouts.connect_s),
             connect_kwargs={
                 "key_filename": list(options.identity_files),
                 "look_for_keys": False,
@@ -200,6 +200,8 @@ class SshSession:
         )
         for path in options.known_hosts_files:
             connection.client.load_host_keys(path)
+        if options.host_key_alias:
+            _know_under(connection.client, options.host_key_alias, options.hostname, options.port)
         connection.client.set_missing_host_key_policy(self._refuse)
         connection.open()
         connection.transport.set_keepalive(timeouts.keepalive_s)
@@ -236,6 +238,16 @@ def fingerprint(key: paramiko.PKey) -> str:
     """Given a public key, return its fingerprint as OpenSSH prints it: `SHA256:…`."""
     digest = hashlib.sha256(key.asbytes()).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def _know_under(client: paramiko.SSHClient, alias: str, hostname: str, port: int) -> None:
+    """HostKeyAlias: the keys known under that name are those of the address that is dialled."""
+    name = hostname if port == 22 else f"[{hostname}]:{port}"
+    keys = client.get_host_keys()
+    if name in keys:
+        del keys[name]
+    for kind, key in (keys.lookup(alias) or {}).items():
+        keys.add(name, kind, key)
 
 
 def _reason(exc: BaseException) -> str:

@@ -59,6 +59,12 @@ class Running:
             alive=lambda: self._process.poll() is None,
         )
 
+    def connects_to(self, address: str) -> bool:
+        """True while it is about to connect to an address that does not answer."""
+        argv = ["ss", "-Htnp", "state", "syn-sent", "dst", address]
+        found = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        return f"pid={self._process.pid}," in found
+
     def interrupt(self) -> None:
         """Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
