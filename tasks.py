@@ -19,8 +19,12 @@ from typing import Any
 from invoke.context import Context
 from invoke.tasks import task
 
-from fleetbench.model import Config, Workload
-from fleetbench.verbs.common import Options, guarded
+from fleetbench.verbs import entrance
+
+entrance.prepare()
+
+from fleetbench.model import Config, Workload  # noqa: E402  Ctrl-C has its status while these are loaded
+from fleetbench.verbs.common import Options, guarded  # noqa: E402
 
 COMMON = {
     "hosts": "hosts of the inventory: a,b or h100-[01-08] or @group; !x leaves one out",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fleetbench.accelerators import arch_env
-from fleetbench.errors import FleetbenchError
+from fleetbench.errors import CommandFailed, FleetbenchError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.model import Config, GpuSet, Host, Model, ServiceSpec
 from fleetbench.operations import systemd
@@ -21,6 +21,9 @@ from fleetbench.steps import Operation, Outcome, Step, fold
 from fleetbench.transport.durable import DurableSession
 
 CREDENTIAL = HF_TOKEN_PATH
+
+# Text and state of the unit that a deploy replaces; None where there is none.
+Before = tuple[str | None, Unit | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,7 @@ def must_restart(spec: ServiceSpec, facts: HostFacts) -> str:
     return ""
 
 
-def previous(spec: ServiceSpec, facts: HostFacts) -> tuple[str | None, Unit | None]:
+def previous(spec: ServiceSpec, facts: HostFacts) -> Before:
     """Return the text and state of the unit that the deploy replaces; None where there is none."""
     file = facts.files.get(spec.unit_path)
     text = file.text if file is not None and file.sha256 else None
@@ -117,7 +120,7 @@ def bring_up(
 def undo(
     session: DurableSession,
     spec: ServiceSpec,
-    before: tuple[str | None, Unit | None],
+    before: Before,
     *,
     said: Callable[[str], None],
 ) -> str:
@@ -130,6 +133,8 @@ def undo(
     untouched = (
         unit is not None and unit.running and not now.dead and now.invocation == (unit.invocation or "none")
     )
+    if untouched and text is not None and _holds(session, spec.unit_path, text):
+        return "the service runs on as before"
     if not untouched:
         lifecycle.stop(session, spec.unit, said=said)
     if text is None and now.load == "not-found":
@@ -146,11 +151,18 @@ def undo(
     if unit is not None and unit.enabled != "enabled":
         session.read(("systemctl", "disable", spec.unit))
     if untouched:
-        return "the service runs on as before"
+        return "the previous unit was put back, its service runs on"
     if unit is not None and unit.running:
         lifecycle.start(session, spec.unit)
         return "the previous unit was put back and started"
     return "the previous unit was put back"
+
+
+def _holds(session: DurableSession, path: str, text: str) -> bool:
+    try:
+        return session.get(path) == text.encode()
+    except CommandFailed:
+        return False
 
 
 def failed(exc: FleetbenchError, what_was_undone: str) -> FleetbenchError:

@@ -18,6 +18,7 @@ from fleetbench.inventory import Inventory, default_directory, load, select
 from fleetbench.model import Host
 from fleetbench.transport.durable import DurableSession
 from fleetbench.transport.open import durable
+from fleetbench.verbs import entrance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ def guarded(options: Options, verb: Callable[[], Exit]) -> NoReturn:
     if options.form not in console.FORMATS:
         console.error(UsageError(f"unknown format {options.form!r}", next_step="table, json or csv"))
         raise SystemExit(Exit.FAILED)
+    entrance.begin()
     try:
         status = verb()
     except KeyboardInterrupt:

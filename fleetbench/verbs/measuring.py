@@ -12,13 +12,15 @@ from typing import Any
 from fleetbench import console, fleet
 from fleetbench.errors import Exit, NotPossible, UsageError
 from fleetbench.inventory import Inventory, find_host, find_model, find_sweep
-from fleetbench.model import Host, Model, Sweep, Trial, TrialState
+from fleetbench.model import GpuSet, Host, Model, Sweep, Trial, TrialState
 from fleetbench.plan.schedule import Place, trials
 from fleetbench.results.rows import UNFINISHED, RunKind, RunRow
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import Engine, run_sweep
+from fleetbench.sweep.loan import to_borrow
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, at_least, facts_of, print_failures, session_to
+from fleetbench.verbs.planning import cells, verdicts
 
 PATIENCE_S = 900
 
@@ -50,7 +52,7 @@ def sweep(
         places = _places(hosts, options)
         planned = trials(named, wanted, places)
         if options.check:
-            _show_plan(planned, options)
+            _show_plan(planned, hosts, named, wanted, options)
             return Exit.CHANGES_PENDING
         arguments = _arguments(named, client)
         fingerprint = _fingerprint(wanted, named, hosts, client)
@@ -146,13 +148,32 @@ def _places(hosts: Sequence[Host], options: Options) -> list[Place]:
     return places
 
 
-def _show_plan(planned: Sequence[Trial], options: Options) -> None:
-    columns = ("trial", "host", "gpus", "config", "workloads", "repeats")
-    rows = [
-        (t.number, t.host, str(t.gpus), t.config.label, "; ".join(w.label for w in t.workloads), t.repeats)
-        for t in planned
-    ]
-    console.print_rows(columns, rows, form=options.form)
+def _show_plan(
+    planned: Sequence[Trial], hosts: Sequence[Host], named: Sweep, model: Model, options: Options
+) -> None:
+    """Print the trials, what the planner says of each, and which units would be borrowed."""
+    rows: list[tuple[object, ...]] = []
+    for host in hosts:
+        session = session_to(host)
+        try:
+            facts = facts_of(session, host)
+            judged, remark = verdicts(session, host, facts, named, model)
+        finally:
+            session.close()
+        mine = [trial for trial in planned if trial.host == host.name]
+        gpus = GpuSet(tuple(sorted({index for trial in mine for index in trial.gpus.indices})))
+        for unit in to_borrow(facts, gpus):
+            console.progress(f"would borrow the GPUs of {unit.name} (GPU {unit.gpus})", host=host.name)
+        if remark:
+            console.progress(remark, host=host.name)
+        rows += [
+            (t.number, t.host, str(t.gpus), t.config.label, t.repeats, *cells(judged.get(t.config)))
+            for t in mine
+        ]
+    columns = ("trial", "host", "gpus", "config", "repeats", "verdict", "weights GiB", "KV tokens", "reason")
+    console.print_rows(columns, sorted(rows, key=lambda row: str(row[0]).zfill(6)), form=options.form)
+    for workload in named.workloads:
+        console.progress(f"workload: {workload.label}")
 
 
 def _arguments(named: Sweep, client: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from fleetbench.audit import AuditLog
 from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import find_model
-from fleetbench.model import Config, GpuSet, Host
+from fleetbench.model import Config, GpuSet, Host, ServiceSpec
 from fleetbench.operations.systemd import absent
 from fleetbench.preflight import refuse, refuse_model, units_of
 from fleetbench.service import lifecycle
@@ -107,8 +107,7 @@ def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.
             ready = deploy.bring_up(session, spec, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase)
         except (FleetbenchError, KeyboardInterrupt) as exc:
             session.stop = None  # what Ctrl-C ends is the deploy, not the way back
-            undone = deploy.undo(session, spec, before, said=said)
-            said(undone)
+            undone = _undo(session, spec, before, said)
             if isinstance(exc, FleetbenchError):
                 raise deploy.failed(exc, undone) from None
             raise
@@ -125,6 +124,18 @@ def _show_plan(host: Host, unit: str, steps: Sequence[Step], why: str) -> None:
             console.write(f"# {host.name}\n{step.diff}")
     if why:
         console.progress(f"would start {unit} ({why})", host=host.name)
+
+
+def _undo(
+    session: DurableSession, spec: ServiceSpec, before: deploy.Before, said: Callable[[str], None]
+) -> str:
+    """Put back what was before; that this does not work either must not hide why it was tried."""
+    try:
+        undone = deploy.undo(session, spec, before, said=said)
+    except FleetbenchError as exc:
+        undone = f"and could not be undone: {exc.what}"
+    said(undone)
+    return undone
 
 
 def _apply(session: DurableSession, steps: Sequence[Step]) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +60,8 @@ systemctl list-units --all --plain --no-legend 'fleetbench-*' 'vllm-sweep-*' | c
 exit 0
 """
 _LISTING = r"""
-ls -ARlQ --time-style=full-iso /etc/systemd/system /run/systemd/system /etc/fleetbench /opt/vllm/venvs \
-  /run/fleetbench* /run/.fleetbench* /tmp 2>/dev/null | grep -v '^total'
+ls -ARlQ -I 'systemd-private-*' --time-style=full-iso /etc/systemd/system /run/systemd/system \
+  /etc/fleetbench /opt/vllm/venvs /run/fleetbench* /run/.fleetbench* /tmp 2>/dev/null | grep -v '^total'
 exit 0
 """
 _MODELS: Mapping[str, Mapping[str, str]] = {
@@ -119,8 +120,8 @@ class Fleet:
 
     def begin(self, *words: str, **env: str) -> Running:
         """Type `invoke …` and return while it runs; `env` are further variables of the controller."""
-        directory = self.place / "spoken" / str(len(list((self.place / "spoken").glob("*"))))
-        directory.mkdir(parents=True)
+        (self.place / "spoken").mkdir(exist_ok=True)
+        directory = Path(tempfile.mkdtemp(dir=self.place / "spoken"))
         variables = {
             name: value
             for name, value in os.environ.items()
@@ -130,7 +131,11 @@ class Fleet:
             "FLEETBENCH_RUNS": str(self.runs),
             "FLEETBENCH_LAB": self.settings.name,
         }
-        return Running([sys.executable, "-m", "invoke", *words], variables | env, directory)
+        return Running(
+            ["env", "--default-signal=INT", sys.executable, "-m", "invoke", *words],
+            variables | env,
+            directory,
+        )
 
     def invoke(self, *words: str, timeout_s: float = 120, **env: str) -> Done:
         """Type `invoke …` and wait until it has ended."""

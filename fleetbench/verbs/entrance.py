@@ -1,0 +1,51 @@
+"""What stands between invoke and a verb: a number that is none, and Ctrl-C while modules are still loaded."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from types import FrameType, TracebackType
+
+from fleetbench.errors import Exit, UsageError
+
+# What int() and float() say; invoke calls them on the words of a command line.
+_NO_NUMBER = re.compile(
+    r"(?:invalid literal for int\(\) with base 10|could not convert string to float): (.*)"
+)
+
+
+def prepare() -> None:
+    """Until a verb runs: no traceback without --debug, and Ctrl-C ends with its own status."""
+    sys.excepthook = _say
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def begin() -> None:
+    """From here on Ctrl-C is the verb's: a KeyboardInterrupt that it can clean up after."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(Exit.INTERRUPTED)
+
+
+def _say(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
+    from fleetbench import console
+
+    debug = "--debug" in sys.argv
+    wrong = _NO_NUMBER.fullmatch(str(exc)) if isinstance(exc, ValueError) else None
+    if wrong is not None:
+        exc = UsageError(f"{_option(wrong[1])}{wrong[1]} is no number", next_step="invoke --help VERB")
+    console.error(exc, debug=debug)
+
+
+def _option(quoted: str) -> str:
+    """Return the option that has this value (as `repr` shows it), with a blank; empty when it is not found."""
+    words = [part for word in sys.argv for part in (word.split("=", 1) if word[:2] == "--" else [word])]
+    for option, value in zip(words, words[1:], strict=False):
+        if repr(value) == quoted and option.startswith("--"):
+            return f"{option} "
+    return ""
