@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import sys
@@ -35,17 +36,18 @@ def _leave(number: int, frame: FrameType | None) -> None:
 def _say(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
     from fleetbench import console
 
-    debug = "--debug" in sys.argv
+    if "--debug" in sys.argv:
+        sys.__excepthook__(kind, exc, trace)
     wrong = _NO_NUMBER.fullmatch(str(exc)) if isinstance(exc, ValueError) else None
     if wrong is not None:
         exc = UsageError(f"{_option(wrong[1])}{wrong[1]} is no number", next_step="invoke --help VERB")
-    console.error(exc, debug=debug)
+    console.error(exc)
 
 
 def _option(quoted: str) -> str:
-    """Return the option that has this value (as `repr` shows it), with a blank; empty when it is not found."""
+    """Return the option that has this value (as `repr` shows it), with a blank; empty when none has."""
     words = [part for word in sys.argv for part in (word.split("=", 1) if word[:2] == "--" else [word])]
-    for option, value in zip(words, words[1:], strict=False):
+    for option, value in itertools.pairwise(words):
         if repr(value) == quoted and option.startswith("--"):
             return f"{option} "
     return ""

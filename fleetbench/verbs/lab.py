@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -96,6 +97,7 @@ def down(inventory: Path) -> None:
     labs.down(progress=console.progress)
     for name in ("models.toml", "sweeps.toml"):
         (inventory / "lab" / name).unlink(missing_ok=True)
+    shutil.rmtree(inventory / "lab" / "locks", ignore_errors=True)
     if (inventory / "lab").is_dir() and not any((inventory / "lab").iterdir()):
         (inventory / "lab").rmdir()
 

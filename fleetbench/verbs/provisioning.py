@@ -48,10 +48,13 @@ def provision(options: Options, *, diff: bool) -> Exit:
     inventory = options.load()
     hosts = options.chosen(inventory)
     token = hf_token(os.environ, Path.home())
-    directory = inventory.directory / "locks"
-    locks = {  # one for each wheelhouse: hosts of the same build share what it resolved
-        path: LockFile(directory, wheelhouse=_on_controller(path), keep=not options.check)
-        for path in {host.build.wheelhouse for host in hosts}
+    locks = {  # hosts of the same build share what it resolved to; its lock lies beside its TOML file
+        build.name: LockFile(
+            Path(inventory.sources[f"builds.{build.name}"].file).parent / "locks",
+            wheelhouse=_on_controller(build.wheelhouse),
+            keep=not options.check,
+        )
+        for build in {host.build.name: host.build for host in hosts}.values()
     }
     audit = None if options.check else AuditLog(audit_path())
     if audit is not None:
@@ -63,7 +66,7 @@ def provision(options: Options, *, diff: bool) -> Exit:
         result = provision_host(
             lambda: open_session(host),
             host,
-            locks=locks[host.build.wheelhouse],
+            locks=locks[host.build.name],
             check=options.check,
             hf_token=token,
             progress=say(host),

@@ -190,3 +190,12 @@ def test_ctrl_c_while_it_connects_ends_it_at_once_without_a_traceback(fleet: Fle
     assert done.status == 130
     assert done.errors == ["error: interrupted"]
     assert "Traceback" not in done.err
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_it_silently(fleet: Fleet) -> None:
+    starting = fleet.begin("status", "--hosts", "lab-01", PYTHONPROFILEIMPORTTIME="1")
+    starting.wait_for("fleetbench.verbs.entrance")
+    starting.interrupt()
+    done = starting.done(30)
+    assert done.status == 130
+    assert "Traceback" not in done.err
