@@ -325,6 +325,7 @@ def bench(
     repeats="measured repeats (default: the sweep's)",
     resume="id of an interrupted run to continue",
     new="start afresh even when the same work was interrupted before",
+    no_prune="try also what an earlier failure of the run implies",
 )
 def sweep(
     c: Context,
@@ -336,6 +337,7 @@ def sweep(
     check: bool = False,
     resume: str = "",
     new: bool = False,
+    no_prune: bool = False,
     inventory: str = "",
     format: str = "table",
     debug: bool = False,
@@ -354,6 +356,7 @@ def sweep(
             resume=resume,
             repeats=repeats,
             new=new,
+            prune=not no_prune,
         ),
     )
 

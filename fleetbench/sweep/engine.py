@@ -15,6 +15,7 @@ from fleetbench.bench.measure import abandon
 from fleetbench.errors import Exit, FleetbenchError, Interrupted, NotPossible, NotReached
 from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import GpuSet, Host, Model, TrialState
+from fleetbench.plan.implied import implied
 from fleetbench.results.rows import RunRow, RunState, TrialRow
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
@@ -48,6 +49,7 @@ class Engine:
     said: Callable[[str, str], None]
     stop: threading.Event
     lease_s: float = 900
+    prune: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,8 @@ def _measure_trials(
         limit_s=engine.bench_timeout_s,
         warmup=engine.warmup,
     )
-    for row in rows:
+    for number in [row.number for row in rows]:
+        row = next(row for row in engine.store.trials(run.id) if row.number == number)
         if row.state in ENDED:
             states.append(row.state)
             continue
@@ -198,6 +201,23 @@ def _measure_trials(
         borrowed = open_loan(engine.store, run.id, session, facts_of(session), gpus, said)
         states.append(run_trial(replace(ground, borrowed=borrowed), row, bench))
         _stop_sweep_unit(session, row.port, said)
+        if engine.prune and states[-1] is TrialState.FAILED:
+            _prune(engine, run, host, number, said)
+
+
+def _prune(engine: Engine, run: RunRow, host: Host, number: int, said: Callable[[str], None]) -> None:
+    """Mark the host's pending trials that cannot work after the failure of trial `number` either."""
+    rows = engine.store.trials(run.id)
+    failed = next(row for row in rows if row.number == number)
+    if failed.failure is None:
+        return
+    for row in rows:
+        pending = row.host == host.name and row.state is TrialState.PENDING
+        if pending and implied(failed.config, failed.failure, row.config):
+            cause = f"implied by trial {number}: {failed.failure.cause}"
+            why = replace(failed.failure, kind="implied", cause=cause)
+            engine.store.set_trial(run.id, row.number, state=TrialState.IMPLIED, failure=why)
+            said(f"trial {row.number} ({row.config.label}) is skipped: {cause}")
 
 
 def _stop_sweep_unit(session: DurableSession, port: int, said: Callable[[str], None]) -> None:

@@ -69,7 +69,7 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     evidence.keep_before(render(spec), facts)
     invocation = ""
     try:
-        invocation = _serving(ground, row, spec, facts)
+        invocation = _serving_with_retry(ground, row, spec, facts)
         measure_all(ground, row, bench, _server(ground, spec, bench.client))
     except (NotReady, NotPossible, UsageError) as exc:
         failure = exc.failure if isinstance(exc, NotReady) and exc.failure else as_failure(exc)
@@ -160,6 +160,18 @@ def seed_of(base: int, kind: MeasurementKind, workload_index: int, repeat: int) 
 def _order(row: TrialRow, bench: Bench) -> list[tuple[MeasurementKind, int]]:
     warm = [(MeasurementKind.WARMUP, 1)] if bench.warmup else []
     return warm + [(MeasurementKind.MEASURE, repeat) for repeat in range(1, row.repeats + 1)]
+
+
+def _serving_with_retry(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) -> str:
+    """Start the server; once more where the cause may go away by itself (a port race, a dying process)."""
+    try:
+        return _serving(ground, row, spec, facts)
+    except NotReady as exc:
+        if not (exc.failure and exc.failure.retryable):
+            raise
+        ground.said(f"trial {row.number}: {exc.failure.cause}; this may pass, trying once more")
+    lifecycle.stop(ground.session, spec.unit)
+    return _serving(ground, row, spec, ground.read_facts(ground.session))
 
 
 def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) -> str:

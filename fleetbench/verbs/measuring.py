@@ -34,6 +34,7 @@ def sweep(
     resume: str,
     repeats: int,
     new: bool,
+    prune: bool = True,
 ) -> Exit:
     """Measure the configurations of a sweep on the chosen hosts, or continue a run that was interrupted."""
     at_least(0, repeats=repeats)  # 0: as the sweep says
@@ -54,7 +55,7 @@ def sweep(
         if options.check:
             _show_plan(planned, hosts, named, wanted, options)
             return Exit.CHANGES_PENDING
-        arguments = _arguments(named, client)
+        arguments = _arguments(named, client) | {"prune": prune}
         fingerprint = _fingerprint(wanted, named, hosts, client)
         unfinished = store.find_unfinished(
             kind=RunKind.SWEEP, hosts=[h.name for h in hosts], model=wanted.name, fingerprint=fingerprint
@@ -110,6 +111,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         seed=_whole(arguments, "seed", 1),
         ready_timeout_s=_real(arguments, "ready_timeout_s", 1800),
         bench_timeout_s=_real(arguments, "bench_timeout_s", 7200),
+        prune=bool(arguments.get("prune", True)),
         lease_s=_real(arguments, "lease_s", 900),
         warmup=bool(arguments.get("warmup", True)),
         open_session=session,

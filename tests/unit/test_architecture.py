@@ -61,7 +61,7 @@ MATRIX: dict[str, str] = {
     "reconcile": "apply audit compatibility errors facts/ fleet lock model operations/ provision resolution"
     " steps transport.base",
     "bench/": "bench_command errors model results/ transport.base transport/",
-    "sweep/": "audit bench/ deploy errors facts/ fleet inventory/ model preflight results/ service/"
+    "sweep/": "audit bench/ deploy errors facts/ fleet inventory/ model plan/ preflight results/ service/"
     " service_log transport.base transport/ units",
     "lab/": "errors lock resolution",
     # the edge

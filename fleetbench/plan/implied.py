@@ -1,0 +1,51 @@
+"""What the failure of one configuration says of others, so that hours are not spent on what is known.
+
+Only what follows from the cause itself is implied. A cause that may go away (a port, a busy GPU) implies
+nothing, and neither does one that is not understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fleetbench.model import Config, Failure
+
+Rule = Callable[[Config, Config], bool]
+
+
+def _at_least_as_hungry(failed: Config, other: Config) -> bool:
+    """Not more tensor parallelism, not a shorter context, all else alike: it needs no less memory."""
+    alike = (failed.dp, failed.pp, failed.ep, failed.units, failed.serve_args) == (
+        other.dp,
+        other.pp,
+        other.ep,
+        other.units,
+        other.serve_args,
+    )
+    if failed.max_model_len is None or other.max_model_len is None:
+        longer = failed.max_model_len is None and other.max_model_len is None
+    else:
+        longer = other.max_model_len >= failed.max_model_len
+    return alike and longer and other.tp <= failed.tp
+
+
+_RULES: Mapping[str, Rule] = {
+    "gpu-out-of-memory": _at_least_as_hungry,
+    "no-memory-for-kv-cache": _at_least_as_hungry,
+    "kv-cache-too-small": _at_least_as_hungry,
+    "oom-sampler-warmup": _at_least_as_hungry,
+    "heads-not-divisible": lambda failed, other: other.tp == failed.tp,
+    "expert-parallel-on-dense-model": lambda failed, other: other.ep,
+    "pipeline-parallel-unsupported": lambda failed, other: other.pp > 1,
+    "gpt-oss-dp-broken": lambda failed, other: other.dp > 1 and other.ep == failed.ep,
+    "more-gpus-than-there-are": lambda failed, other: other.gpus >= failed.gpus,
+}
+
+
+def implied(failed: Config, failure: Failure, other: Config) -> bool:
+    """Given a configuration that failed and why, say whether `other` must fail on the same host too.
+
+    Source of the memory rule: weights and KV cache of a GPU shrink with tp and grow with the context length.
+    """
+    rule = _RULES.get(failure.kind)
+    return rule is not None and other != failed and rule(failed, other)
