@@ -55,7 +55,8 @@ def on_each(
 
     `done` is called once per host, from that host's thread, as it ends. An exception that is no
     FleetbenchError is kept as the host's error too: one host's surprise must not hide nine results.
-    Ctrl-C sets `stop`, waits for the hosts' own clean-up, and is raised again.
+    Ctrl-C sets `stop`, waits for the hosts' own clean-up, and is raised again. Without `stop` there is
+    nothing to put back, and nobody waits for a host that does not answer.
     """
     failures = 0
     lock = threading.Lock()
@@ -80,15 +81,17 @@ def on_each(
 
     if len(hosts) == 1:  # no thread: Ctrl-C and tracebacks stay simple
         return (one(hosts[0]),)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts)))) as pool:
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts))))
+    try:
         futures = [pool.submit(one, host) for host in hosts]
-        try:
-            return tuple(future.result() for future in futures)
-        except KeyboardInterrupt:
-            if stop is not None:
-                stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+        return tuple(future.result() for future in futures)
+    except KeyboardInterrupt:
+        if stop is not None:
+            stop.set()
+        pool.shutdown(wait=stop is not None, cancel_futures=True)
+        raise
+    finally:
+        pool.shutdown(wait=False)
 
 
 def exit_status(outcomes: Sequence[HostOutcome[object]]) -> Exit:

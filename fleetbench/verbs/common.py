@@ -54,7 +54,7 @@ def guarded(options: Options, verb: Callable[[], Exit]) -> NoReturn:
         status = verb()
     except KeyboardInterrupt:
         console.error(FleetbenchError("interrupted"))
-        raise SystemExit(Exit.INTERRUPTED) from None
+        entrance.leave(Exit.INTERRUPTED)
     except FleetbenchError as exc:
         console.error(exc, debug=options.debug)
         raise SystemExit(exc.exit_status) from None

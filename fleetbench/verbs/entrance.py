@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import signal
 import sys
+import threading
 from types import FrameType, TracebackType
+from typing import NoReturn
 
 from fleetbench.errors import Exit, UsageError
 
@@ -27,6 +30,15 @@ def begin() -> None:
     """From here on Ctrl-C is the verb's: a KeyboardInterrupt that it can clean up after."""
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def leave(status: Exit) -> NoReturn:
+    """Leave now: a thread that still waits for a host that does not answer must not hold the terminal."""
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    raise SystemExit(status)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

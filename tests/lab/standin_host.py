@@ -46,8 +46,11 @@ ln -sfT "venvs/vllm-$1" /opt/vllm/venv-vllm
 """
 # Everything that a test may have left on a host.
 _CLEAN = r"""
-systemctl stop 'vllm-*' 'fleetbench-*' foreign.service
-rm -rf /etc/systemd/system/{,multi-user.target.wants/}vllm-* /run/systemd/system/vllm-*
+keep=$2
+systemctl stop 'vllm-sweep-*' 'fleetbench-*' foreign.service
+[ "$keep" ] || systemctl stop 'vllm-*'
+[ "$keep" ] || rm -rf /etc/systemd/system/{,multi-user.target.wants/}vllm-*
+rm -rf /run/systemd/system/vllm-* /run/fleetbench
 systemctl daemon-reload
 systemctl reset-failed
 rm -rf /opt/vllm/runs /run/fake-gpu-apps
@@ -96,6 +99,11 @@ repeats = 1
 workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.long]
+parallel = [{ tp = 2 }]
+repeats = 1
+workload = { num_prompts = 60, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.long-pair]
 parallel = [{ tp = 2 }, { tp = 4 }]
 repeats = 1
 workload = { num_prompts = 60, max_concurrency = 1, input_len = 8, output_len = 8 }
@@ -210,12 +218,12 @@ class Fleet:
         done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=120)
         return done.stdout
 
-    def clean(self) -> None:
+    def clean(self, *, keep_services: bool = False) -> None:
         """Take everything that a test left off hosts and controller; hosts that are off are started."""
         for name in self.names:
             labs.start(name, settings=self.settings)
             labs.net(name, "up", settings=self.settings)
-            self.enter(name, _CLEAN, BENCH_LOG)
+            self.enter(name, _CLEAN, BENCH_LOG, "keep" if keep_services else "")
             labs.gpus(name, "4x H100", settings=self.settings)
         for directory in (self.runs, self.place / "spoken"):
             shutil.rmtree(directory, ignore_errors=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from invoked import Running, until
 from standin_host import Fleet
@@ -14,10 +16,12 @@ SWEEP = ("sweep", "--model", "good", "--hosts", "lab-01", "--sweep")
 
 
 @pytest.fixture
-def served(fleet: Fleet) -> Fleet:
-    """Production on two of the first host's four GPUs."""
-    fleet.deploy("other", gpus="0,1")
-    return fleet
+def served(booted_fleet: Fleet) -> Iterator[Fleet]:
+    """Production on two of the first host's four GPUs: each test has to leave it serving."""
+    if booted_fleet.model_on("lab-01") != "standin/other":
+        booted_fleet.deploy("other", gpus="0,1")
+    yield booted_fleet
+    booted_fleet.clean(keep_services=True)
 
 
 def check_given_back(fleet: Fleet) -> None:
@@ -49,9 +53,9 @@ def check_measured(fleet: Fleet, repeats: int = 1) -> None:
     assert len(starts) == len(rows), "nothing ran twice"
 
 
-def middle_of(fleet: Fleet, hosts: str = "lab-01") -> Running:
-    """A sweep over two configurations in the middle of a first repeat."""
-    sweep = fleet.begin("sweep", "--model", "good", "--hosts", hosts, "--sweep", "long")
+def middle_of(fleet: Fleet, hosts: str = "lab-01", sweep_name: str = "long") -> Running:
+    """A sweep in the middle of a first repeat."""
+    sweep = fleet.begin("sweep", "--model", "good", "--hosts", hosts, "--sweep", sweep_name)
     sweep.wait_for("borrowing the GPUs of vllm-8001.service")
     sweep.wait_for("repeat 1: started")
     return sweep
@@ -117,9 +121,11 @@ def test_after_a_kill_and_a_reboot_production_is_back_by_itself_and_the_sweep_ca
     assert 2 in attempts
 
 
-@pytest.mark.parametrize("hosts", ["lab-01", "@lab"])
-def test_ctrl_c_gives_production_back_and_the_sweep_can_be_resumed(served: Fleet, hosts: str) -> None:
-    sweep = middle_of(served, hosts)
+@pytest.mark.parametrize(("hosts", "sweep_name"), [("lab-01", "long"), ("@lab", "long-pair")])
+def test_ctrl_c_gives_production_back_and_the_sweep_can_be_resumed(
+    served: Fleet, hosts: str, sweep_name: str
+) -> None:
+    sweep = middle_of(served, hosts, sweep_name)
     sweep.interrupt()
     done = sweep.done(90)
     assert done.status == 130, done.err
