@@ -49,6 +49,12 @@ def progress(text: str, *, host: str = "") -> None:
     _emit(f"{time.monotonic() - _started:7.1f}s  {where}{one_line(text, 300)}", sys.stderr)
 
 
+def flush() -> None:
+    """Write out what is still kept back, before a process ends without its usual clean-up."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
 def error(exc: BaseException, *, debug: bool = False) -> None:
     """Write an error to stderr: at most three lines each, the traceback only on request."""
     if debug:
@@ -61,16 +67,17 @@ def error(exc: BaseException, *, debug: bool = False) -> None:
 
 
 def print_json(value: object) -> None:
-    """Write a value as indented JSON to stdout."""
-    write(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """Write a value as indented JSON to stdout; json itself lets C1 controls and text direction pass."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    write("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write rows as CSV with one header line to stdout; None becomes an empty cell."""
+    """Write rows as CSV with one header line to stdout; None is an empty cell, text never a formula."""
     with _lock:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+        writer.writerows([_csv_cell(cell) for cell in row] for row in rows)
         sys.stdout.flush()
 
 
@@ -84,7 +91,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for position, column in enumerate(columns):
         numeric = bool(cells) and all(_is_number(row[position]) for row in cells)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        # As Text: a str would be read for rich's own marks, and a file name may hold square brackets.
+        table.add_column(Text(column, style="bold"), justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(_shown(cell)) for cell in row))
     # A pipe has no width: give it room enough that no cell is folded, for grep's sake.
@@ -111,6 +119,13 @@ def confirm(question: str) -> bool:
         return False
     _emit(f"{question} [y/N] ", sys.stderr)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _csv_cell(cell: object) -> object:
+    """A spreadsheet takes text that begins like this for a formula, and the text may come from a host."""
+    if cell is None:
+        return ""
+    return f" {cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def _is_number(cell: object) -> bool:

@@ -71,7 +71,7 @@ def start(session: DurableSession, client: Client) -> State:
     """Start the client unless it runs or has run; say which. CommandFailed when it cannot be started."""
     assignments = [f"{name}={value}" for name, value in client.environment.items()]
     argv = bash(
-        _script("start.sh"),
+        _script("place.sh") + _script("start.sh"),
         client.unit,
         client.directory,
         client.user,
@@ -88,9 +88,21 @@ def start(session: DurableSession, client: Client) -> State:
             f"cannot start the bench client {client.unit}",
             host=session.host.name,
             cause=answer.last_line or f"status {answer.exit_status}",
-            next_step=f"room and rights below {client.directory}?",
+            next_step=f"room below {client.directory}? invoke provision --hosts {session.host.name}",
         )
     return State(word)
+
+
+def own_place(session: DurableSession, directory: str) -> None:
+    """Make a client's directory before its start; CommandFailed where root must not work."""
+    made = session.read(bash(_script("place.sh") + 'own_place "$1"', directory))
+    if not made.ok:
+        raise CommandFailed(
+            f"cannot make {directory}",
+            host=session.host.name,
+            cause=made.last_line,
+            next_step=f"invoke provision --hosts {session.host.name}",
+        )
 
 
 def wait(
@@ -108,7 +120,8 @@ def wait(
     told, told_at = "", 0.0
     pause_s = 0.2  # a short client is over soon; a long one need not be asked often
     while True:
-        answer = session.read(bash(_script("watch.sh"), client.unit, client.directory), timeout_s=30)
+        asked = bash(_script("watch.sh"), client.unit, client.directory, client.user)
+        answer = session.read(asked, timeout_s=30)
         head, _, tail = answer.stdout.partition("\n\n")
         shown = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
         if "exit_status" in shown:

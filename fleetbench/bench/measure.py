@@ -187,7 +187,7 @@ def _with_prompts(workload: Workload, session: DurableSession, directory: str) -
     except OSError as exc:
         raise UsageError(f"cannot read the prompts file {local}", cause=exc.strerror or str(exc)) from exc
     remote = f"{directory}/prompts{local.suffix}"
-    session.read(("install", "-d", "-m", "0755", "--", directory))
+    clients.own_place(session, directory)
     session.put(content, remote)
     return replace(workload, prompts=remote)
 

@@ -24,7 +24,8 @@ if [ -e "$directory/boot" ]; then
   if [ "$(cat "$directory/boot")" = "$boot" ]; then echo ended; else echo lost; fi
   exit 0
 fi
-install -d -m 0755 -- "$directory" && install -d -m 0755 -o "$user" -- "$directory/out" || exit 73
+own_place "$directory" || exit 73
+mkdir -m 0755 -- "$directory/out" && chown -- "$user:" "$directory/out" || exit 73
 printf '%s\n' "$boot" > "$directory/boot.part" && mv -f "$directory/boot.part" "$directory/boot" || exit 73
 properties=()
 if [ -n "$credential" ] && [ -e "$credential" ]; then properties+=("--property=LoadCredential=hf_token:$credential"); fi
@@ -33,6 +34,7 @@ if [ -n "$credential" ] && [ -e "$credential" ]; then properties+=("--property=L
 systemd-run --quiet --unit="$unit" --description="fleetbench: vllm bench serve" --property=Type=exec --property=RemainAfterExit=yes \
   --property=RuntimeMaxSec="$limit" --property=TimeoutStopSec=10 --property=KillMode=mixed \
   --property=LimitNOFILE=1048576 --property=TasksMax=infinity --property=User="$user" \
+  --property=NoNewPrivileges=yes --property=PrivateTmp=yes \
   --property=WorkingDirectory="$directory/out" "${properties[@]}" "${assignments[@]}" -- \
   /bin/bash -c '
     exec > stdout 2> stderr

@@ -5,10 +5,13 @@ Requests go through the SSH connection (a loopback port of the controller), with
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import requests
+import urllib3
 
 from fleetbench.errors import FleetbenchError, one_line
 
@@ -38,7 +41,7 @@ def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
     """
     listing = _json("GET", port, "/v1/models", timeout_s=15)
     entries = listing.get("data") if isinstance(listing, dict) else None
-    models = [entry for entry in entries or [] if isinstance(entry, dict)]
+    models = [e for e in entries if isinstance(e, dict)][:100] if isinstance(entries, list) else []
     names = tuple(str(entry.get("id", "")) for entry in models)
     model = model or (names[0] if names else "")
     if model not in names:
@@ -51,13 +54,14 @@ def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
     body = {"model": model, "prompt": "The", "max_tokens": 4, "temperature": 0}
     answer = _json("POST", port, "/v1/completions", timeout_s=timeout_s, body=body)
     choices = answer.get("choices") if isinstance(answer, dict) else None
-    if not isinstance(choices, list) or not choices or "text" not in choices[0]:
-        raise Unanswered("the first completion has no text", cause=one_line(str(answer)))
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict) or "text" not in first:
+        raise Unanswered("the first completion has no text", cause=one_line(str(answer)[:2000]))
     return Served(
         models=names,
         max_model_len=limits[0] if limits and isinstance(limits[0], int) else None,
-        version=str(version.get("version", "")) if isinstance(version, dict) else "",
-        completion=str(choices[0]["text"]),
+        version=one_line(str(version.get("version", "")), 60) if isinstance(version, dict) else "",
+        completion=one_line(str(first["text"]), 200),
     )
 
 
@@ -65,16 +69,26 @@ def _json(method: str, port: int, path: str, *, timeout_s: float, body: object =
     url = f"http://127.0.0.1:{port}{path}"
     session = requests.Session()
     session.trust_env = False  # a proxy of the controller has no business with a forwarded port
+    # A redirect would make this machine ask whatever the host names, inside the controller's network; an
+    # encoded answer could unfold to any size.
+    options: dict[str, Any] = {"allow_redirects": False, "headers": {"Accept-Encoding": "identity"}}
+    give_up = time.monotonic() + timeout_s
     try:
-        with session.request(method, url, json=body, timeout=(10, timeout_s), stream=True) as response:
-            content = response.raw.read(_LIMIT, decode_content=True)
+        with session.request(
+            method, url, json=body, timeout=(10, timeout_s), stream=True, **options
+        ) as response:
+            content = b""
+            # The timeout counts for each read: a server that sends a byte a minute is ended here.
+            while len(content) < _LIMIT and (part := response.raw.read1(65536, decode_content=False)):
+                content += part
+                if time.monotonic() > give_up:
+                    raise Unanswered(f"{path} was not answered within {timeout_s:g} s")
             if response.status_code != 200:
                 raise Unanswered(
                     f"{path} answered {response.status_code}", cause=content.decode("utf-8", "replace")
                 )
-            response._content = content
-            return response.json()
-    except (requests.RequestException, ValueError) as exc:
+            return json.loads(content)
+    except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, RecursionError) as exc:
         raise Unanswered(f"{path} was not answered", cause=str(exc)) from exc
     finally:
         session.close()

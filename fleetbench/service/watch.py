@@ -47,7 +47,9 @@ class Watch:
     def foreign_owner(self, unit: str) -> str:
         """The cgroup of somebody else who listens on the port, empty when there is none."""
         for pid, group in self.owners:
-            if f"/{unit}" not in group:
+            # The outermost service counts: a user's own manager may run a unit of the same name below it.
+            outermost = next((part for part in group.split("/") if part.endswith((".service", ".scope"))), "")
+            if outermost != unit:
                 return f"pid {pid} ({group.rpartition('/')[2] or 'no unit'})"
         return ""
 
@@ -66,9 +68,10 @@ def parse(output: str, token: str) -> Watch:
     current: list[str] = []
     for line in output.split("\n"):
         if line.startswith(f"#{token} "):
-            current = sections.setdefault(line[len(token) + 2 :].strip(), [])
+            current = []
+            sections.setdefault(line[len(token) + 2 :].strip(), current)
         else:
-            current.append(line)
+            current.append(line.removeprefix(" "))
     shown = dict(line.split("=", 1) for line in sections.get("unit", ()) if "=" in line)
     owners = [line.split(" ", 1) for line in sections.get("owners", ()) if " " in line]
     return Watch(

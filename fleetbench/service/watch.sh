@@ -1,5 +1,6 @@
 # What a server is doing now, in one round trip. Arguments: token, unit, port, address, journal lines.
-# Sections start with "#<token> <name>"; the token is random, so that no log line can pretend to be one.
+# Sections start with "#<token> <name>". The token shows in the process list, where the server can read it:
+# lines of the journal have a blank in front, so that none can pretend to begin a section.
 export LC_ALL=C.UTF-8
 token=$1 unit=$2 port=$3 address=$4 lines=$5
 case $address in *:*) address="[$address]" ;; esac
@@ -23,6 +24,6 @@ if [ -n "$(ss -Htln "sport = :$port" 2>/dev/null)" ]; then
 fi
 section journal
 [ "$lines" -gt 0 ] && [ -n "$invocation" ] &&
-  journalctl "_SYSTEMD_INVOCATION_ID=$invocation" -o cat -n "$lines" --no-pager 2>/dev/null
+  journalctl "_SYSTEMD_INVOCATION_ID=$invocation" -o cat -n "$lines" --no-pager 2>/dev/null | sed 's/^/ /'
 section end
 exit 0

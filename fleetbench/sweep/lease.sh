@@ -7,6 +7,7 @@
 # Time is the host's uptime: it does not jump, and a reboot ends every lease together with /run.
 set -u
 export LC_ALL=C.UTF-8
+umask 077 # flock(2) asks for no more than the right to read: anybody could hold a readable lock file
 action=$1 run=$2 seconds=$3 description=$4
 directory=/run/fleetbench
 if [ "$action" = show ] && [ ! -e "$directory/lease" ]; then echo free; exit 0; fi  # looking leaves no trace

@@ -2,6 +2,7 @@
 # a controller that died, or a laptop that was closed, does not keep the fleet down. "now" as argument: at once.
 set -u
 export LC_ALL=C.UTF-8
+umask 077 # flock(2) asks for no more than the right to read: anybody could hold a readable lock file
 directory=/run/fleetbench
 exec 9> "$directory/.lock" || exit 1
 flock -w 30 9 || exit 1

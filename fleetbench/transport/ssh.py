@@ -16,22 +16,25 @@ import random
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import paramiko
 from fabric import Config, Connection
 from fabric.runners import Remote
-from invoke.exceptions import CommandTimedOut
+from invoke.exceptions import CommandTimedOut, ThreadException
 
 from fleetbench.errors import CommandFailed, ConnectionLost, HostKeyRefused, NotReached
 from fleetbench.inventory.ssh_options import proxy_arguments, resolve
 from fleetbench.model import Host
 from fleetbench.transport.base import CommandResult, Timeouts, bash, check, quote
-from fleetbench.transport.install import INSTALL_FILE, become
+from fleetbench.transport.install import INSTALL_FILE, MOST_FILE, READ_FILE, become
+from fleetbench.transport.known_hosts import trusted_file
 from fleetbench.transport.tunnel import Channel, tunnel
 
 # sshd drops handshakes beyond MaxStartups (10:30:100 by default), a bastion sees them all.
+# A compromised host would fill this machine's memory.
+MOST_OUTPUT = 64 * 2**20
 _handshakes = threading.BoundedSemaphore(8)
 _LOST = (EOFError, OSError, paramiko.SSHException, CommandTimedOut)
 
@@ -41,6 +44,19 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 class _ChunkedRemote(Remote):  # type: ignore[misc]  # fabric has no type information
     read_chunk_size = 64 * 1024
+    most_bytes = MOST_OUTPUT
+
+    def read_proc_output(self, reader: Callable[[int], bytes]) -> Iterator[str]:
+        """As invoke's, but it ends with an exception, and the command with it, at `most_bytes`."""
+        left = self.most_bytes
+        while data := reader(self.read_chunk_size):
+            left -= len(data)
+            if left < 0:
+                raise OverflowError
+            yield self.decode(data)
+
+    def respond(self, buffer_: list[str]) -> None:
+        """Nobody watches the output; invoke would join all of it at each chunk to look for answers."""
 
 
 class _Refuse(paramiko.MissingHostKeyPolicy):
@@ -68,12 +84,31 @@ class SshSession:
 
     def run(self, argv: Sequence[str], *, timeout_s: float | None = None, as_user: str = "") -> CommandResult:
         """Run a command; any exit status is fine."""
+        return self._run(argv, timeout_s=timeout_s, as_user=as_user, most_bytes=MOST_OUTPUT)
+
+    def _run(
+        self, argv: Sequence[str], *, timeout_s: float | None, as_user: str, most_bytes: int
+    ) -> CommandResult:
         self.round_trips += 1
         line = quote(become(argv, login_is_root=self._options.user == "root", as_user=as_user))
         limit = timeout_s or self._timeouts.command_s
         started = time.monotonic()
         try:
-            done = self._connection.run(line, timeout=limit)
+            self._connection.open()
+            runner = _ChunkedRemote(self._connection)
+            runner.most_bytes = most_bytes
+            done = runner.run(line, timeout=limit)
+        except ThreadException as exc:
+            inner = [one.value for one in exc.exceptions]
+            if any(isinstance(one, OverflowError) for one in inner):
+                raise CommandFailed(
+                    f"{argv[0]} printed more than {most_bytes // 2**20} MiB",
+                    host=self.host.name,
+                    next_step="look at the host: no command of ours prints that much",
+                ) from exc
+            raise ConnectionLost(
+                f"the connection broke while {argv[0]} ran", host=self.host.name, cause=_reason(inner[0])
+            ) from exc
         except CommandTimedOut as exc:
             raise ConnectionLost(f"no answer to {argv[0]} within {limit:g} s", host=self.host.name) from exc
         except _LOST as exc:
@@ -101,29 +136,36 @@ class SshSession:
 
     def put(self, content: bytes, path: str, *, mode: int = 0o644, owner: str = "root:root") -> None:
         """Write a whole file atomically; by SFTP, because arguments show in every process list."""
-        temporary = f"/tmp/.fleetbench-{os.urandom(12).hex()}"  # noqa: S108  0600, unguessable, mode "x"
+        # mkdir takes the mode along; a file would be open to everybody between its two requests.
+        place = f"/tmp/.fleetbench-{os.urandom(12).hex()}"  # noqa: S108  ours alone, made by us or not at all
+        temporary = f"{place}/content"
         self.round_trips += 1
         try:
             sftp = self._connection.sftp()
             sftp.get_channel().settimeout(max(30.0, len(content) / 100_000))
+            sftp.mkdir(place, 0o700)
             with sftp.open(temporary, "wx") as file:
-                file.chmod(0o600)
                 file.set_pipelined(True)
                 file.write(content)
         except _LOST as exc:
             raise ConnectionLost(f"cannot send {path}", host=self.host.name, cause=_reason(exc)) from exc
-        script = INSTALL_FILE + '\nrm -f -- "$source"\n'
+        script = INSTALL_FILE + '\nrm -rf -- "${source%/*}"\n'
         try:
             check(self, bash(script, temporary, path, f"{mode:o}", owner), what=f"cannot write {path}")
         except CommandFailed:
-            self.run(("rm", "-f", "--", temporary))
+            self.run(("rm", "-rf", "--", place))
             raise
 
     def get(self, path: str, *, as_user: str = "") -> bytes:
         """Return a file's content, also of files that only root may read."""
-        argv = ("base64", "-w0", "--", path)
-        done = check(self, argv, timeout_s=600, as_user=as_user, what=f"cannot read {path}")
-        return base64.b64decode(done.stdout)
+        argv = bash(READ_FILE, path, str(MOST_FILE))
+        done = self._run(argv, timeout_s=600, as_user=as_user, most_bytes=2 * MOST_FILE)
+        if not done.ok:
+            raise CommandFailed(f"cannot read {path}", host=self.host.name, cause=done.last_line)
+        try:
+            return base64.b64decode(done.stdout, validate=True)
+        except ValueError as exc:
+            raise CommandFailed(f"cannot read {path}", host=self.host.name, cause="no base64 came") from exc
 
     @contextlib.contextmanager
     def forward(self, port: int, address: str = "127.0.0.1") -> Iterator[int]:
@@ -198,7 +240,7 @@ class SshSession:
                 "channel_timeout": timeouts.channel_s,
             },
         )
-        for path in options.known_hosts_files:
+        with trusted_file(options.known_hosts_files) as path:
             connection.client.load_host_keys(path)
         if options.host_key_alias:
             _know_under(connection.client, options.host_key_alias, options.hostname, options.port)

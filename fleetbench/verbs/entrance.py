@@ -11,6 +11,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import NoReturn
 
+from fleetbench import console
 from fleetbench.errors import Exit, UsageError
 
 # What int() and float() say; invoke calls them on the words of a command line.
@@ -35,8 +36,7 @@ def begin() -> None:
 def leave(status: Exit) -> NoReturn:
     """Leave now: a thread that still waits for a host that does not answer must not hold the terminal."""
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        console.flush()
         os._exit(status)
     raise SystemExit(status)
 
@@ -46,8 +46,6 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _say(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
-    from fleetbench import console
-
     if "--debug" in sys.argv:
         sys.__excepthook__(kind, exc, trace)
     wrong = _NO_NUMBER.fullmatch(str(exc)) if isinstance(exc, ValueError) else None

@@ -79,7 +79,7 @@ _MODELS: Mapping[str, Mapping[str, str]] = {
 _SWEEPS = """
 [sweeps.three]
 parallel = [{ tp = 1 }, { tp = 2 }, { tp = 8 }]
-repeats = 2
+repeats = 1
 workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.one]
@@ -90,7 +90,7 @@ workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 
 [sweeps.impatient]
 parallel = [{ tp = 1 }]
 repeats = 1
-ready_timeout_s = 3
+ready_timeout_s = 1
 workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.pair]

@@ -18,6 +18,7 @@ DEPLOY = ("deploy", "--hosts", "lab-01", "--model", "good")
 GPU = ("--gpus", "0")
 BENCH = ("bench", "--hosts", "lab-01")
 SWEEP = ("sweep", "--model", "good", "--hosts", "lab-01", "--sweep", "one")
+REPOS = ("'\"; touch /tmp/x'", '"owner/%n"', '"$HOME/model"', '"a\\nb"')
 BELOW_A_FILE, READ_ONLY = "<below a file>", "/sys/fleetbench/runs"
 
 
@@ -30,10 +31,6 @@ class Wish:
     status: int = 1
     runs: str = ""
     models: str = ""
-
-
-def repo(text: str) -> str:
-    return f"# hostile\n[models.good]\nrepo = {text}\n"
 
 
 WISHES = {
@@ -74,12 +71,13 @@ WISHES = {
     "broken toml": Wish(
         (*DEPLOY, *GPU), ("models.toml:2: not valid TOML", "[models.good"), models="\n[models.good"
     ),
-    "shell in a repo": Wish(
-        (*DEPLOY, *GPU), ("models.toml:3: models.good.repo",), models=repo("'\"; touch /tmp/x'")
+    "hostile repos": Wish(
+        (*DEPLOY, *GPU),
+        tuple(f"models.toml:{line}: models.m{line}.repo: expected" for line in (2, 4, 6, 8)),
+        models="".join(
+            f"[models.m{2 * place}]\nrepo = {text}\n" for place, text in enumerate(REPOS, start=1)
+        ),
     ),
-    "specifier in a repo": Wish((*DEPLOY, *GPU), ("models.toml:3:",), models=repo('"owner/%n"')),
-    "variable in a repo": Wish((*DEPLOY, *GPU), ("models.toml:3:",), models=repo('"$HOME/model"')),
-    "newline in a repo": Wish((*DEPLOY, *GPU), ("models.toml:3:",), models=repo('"a\\nb"')),
 }
 
 
@@ -117,7 +115,7 @@ def test_it_is_refused_in_three_lines_and_nothing_is_touched(refusals: dict[str,
     (error,) = done.errors
     assert len(error.splitlines()) <= 3
     for words in wish.says:
-        assert words in error
+        assert words in done.err
     assert done.out.count("\n") <= 2 or "failed" in done.out
 
 

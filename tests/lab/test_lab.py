@@ -243,6 +243,12 @@ def test_a_host_without_gpus_has_no_gpu_tools(fresh_host: LabUnderTest) -> None:
     assert fresh_host.ssh("lab-01", "command -v nvidia-smi rocm-smi amd-smi").stdout == ""
 
 
+def test_other_users_of_this_machine_do_not_reach_the_hosts_disks(lab: LabUnderTest) -> None:
+    """A host's root may put set-user-ID programs there, which would run as this machine's root."""
+    for place in (lab.settings.state, lab.settings.images):
+        assert place.parent.stat().st_mode & 0o777 == 0o700
+
+
 def test_unknown_hosts_are_named(lab: LabUnderTest) -> None:
     with pytest.raises(LabError, match="no such lab host"):
         labs.down(["lab-77"], settings=lab.settings)

@@ -68,18 +68,18 @@ def test_two_configurations_are_measured_and_the_third_has_its_cause(served: Fle
     run = done.out.split()[-1]
     shown = served.shown("runs", "show", run)
     assert [trial["state"] for trial in shown["trials"]] == ["measured", "measured", "failed"]
-    assert len(shown["measurements"]) == 6
+    assert len(shown["measurements"]) == 4
     failure = shown["trials"][2]["failure"]
     assert "needs 8 GPUs" in failure["cause"]
     report = served.fleetbench("report", run)
-    assert report.count("valid 2/2") == 2
+    assert report.count("valid 1/1") == 2
     assert "needs 8 GPUs" in report
     with served.store() as store:
         evidence = {path.name for path in (store.directory(run) / "trial-01").iterdir()}
     assert evidence >= {"unit.service", "facts-before.json", "server.journal"}
 
 
-@pytest.mark.parametrize(("model", "cause"), [("exit", "memory"), ("hang", "no answer within 3 s")])
+@pytest.mark.parametrize(("model", "cause"), [("exit", "memory"), ("hang", "no answer within 1 s")])
 def test_a_model_that_cannot_start_is_a_result_with_cause_and_evidence(
     served: Fleet, model: str, cause: str
 ) -> None:
