@@ -25,7 +25,8 @@ if [ -e "$directory/boot" ]; then
   exit 0
 fi
 own_place "$directory" || exit 73
-mkdir -m 0755 -- "$directory/out" && chown -- "$user:" "$directory/out" || exit 73
+[ -d "$directory/out" ] || mkdir -m 0755 -- "$directory/out" || exit 73
+chown -- "$user:" "$directory/out" || exit 73
 printf '%s\n' "$boot" > "$directory/boot.part" && mv -f "$directory/boot.part" "$directory/boot" || exit 73
 properties=()
 if [ -n "$credential" ] && [ -e "$credential" ]; then properties+=("--property=LoadCredential=hf_token:$credential"); fi
