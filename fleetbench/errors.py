@@ -94,6 +94,10 @@ class NotReady(FleetbenchError):
     invocation: str = ""
 
 
+class HostRebooted(NotReady):
+    """The server is gone because its host was booted anew; it may be tried again."""
+
+
 class Unreadable(FleetbenchError):
     """A text or file holds nothing that can be read as a result."""
 

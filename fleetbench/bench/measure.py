@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fleetbench.bench import client as clients
 from fleetbench.bench_command import bench_command
-from fleetbench.errors import FleetbenchError, NotReady, Unreadable, UsageError, one_line
+from fleetbench.errors import FleetbenchError, HostRebooted, NotReady, Unreadable, UsageError, one_line
 from fleetbench.model import Host, Workload
 from fleetbench.results.parse import parse
 from fleetbench.results.rows import MeasurementKind, MeasurementRow
@@ -64,15 +64,19 @@ def measure(
     session: DurableSession,
     *,
     credential: str = "",
+    again: bool = False,
     said: Callable[[str], None] = lambda _: None,
     alive: Callable[[], None] = lambda: None,
 ) -> MeasurementRow:
     """Run (or find again) one execution of the bench client and return its finished row.
 
+    With `again` one that is finished is run once more: a warm-up, when the server is another one by now.
     `session` leads to the client host. A client that vanished with a reboot is started once more, and the
     row counts the attempt.
     """
     row = _record(store, task, client, again=False)
+    if again and row.finished:
+        row = _record(store, task, client, again=True)
     while True:
         if row.finished:
             return row
@@ -84,12 +88,15 @@ def measure(
                 state = clients.wait(
                     session, made, said=lambda text: said(f"{_name(task)}: {text}"), alive=alive
                 )
-            except NotReady:  # the server died: its client has nothing left to measure
+            except NotReady as exc:  # the server died: its client has nothing left to measure
                 clients.stop(session, made)
                 _keep(store, row, made, clients.fetch(session, made))
                 clients.clear(session, made)
+                if isinstance(exc, HostRebooted):
+                    _record(store, task, client, again=True)
                 raise
         if state is clients.State.LOST and row.attempt < _ATTEMPTS:
+            alive()  # the server may have gone with the same reboot
             said(f"{_name(task)}: the client host was rebooted; measuring again")
             clients.clear(session, made)
             row = _record(store, task, client, again=True)
@@ -254,7 +261,7 @@ def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left) ->
         exit_status=left.exit_status,
     )
     reasons = list(judgement.reasons)
-    if block is None:
+    if left.result != "timeout" and block is None:
         reasons += [*unread, *_last_words(left)]
     if left.result == "timeout":
         reasons.insert(0, f"the client ran into its limit of {task.limit_s:g} s and was killed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetbench.errors import CommandFailed, NotReady
-from fleetbench.failures import classify
+from fleetbench.failures import NOTHING_FAILED, classify
 from fleetbench.model import Failure
 from fleetbench.transport.base import CommandResult, bash
 from fleetbench.transport.durable import DurableSession
@@ -11,7 +11,7 @@ from fleetbench.transport.durable import DurableSession
 _DIAGNOSE = r"""
 export LC_ALL=C.UTF-8
 unit=$1 invocation=$2
-systemctl show "$unit" -p Result -p ExecMainStatus -p ExecMainCode -p NRestarts
+systemctl show "$unit" -p Result -p ExecMainStatus -p ExecMainCode -p NRestarts -p InvocationID
 echo
 if [ -n "$invocation" ]; then
   # systemd's own lines about the unit (203/EXEC, 217/USER, start-limit) carry INVOCATION_ID instead.
@@ -28,11 +28,16 @@ exit 0
 """
 
 
-def not_ready(session: DurableSession, unit: str, invocation: str, *, timed_out_s: float = 0) -> NotReady:
-    """Make the error for a server that died or hangs, with its decisive journal line."""
+def not_ready(
+    session: DurableSession, unit: str, invocation: str, *, timed_out_s: float = 0, served: bool = False
+) -> NotReady:
+    """Make the error for a server that died or hangs, with its decisive journal line.
+
+    `served` says that it has been ready before.
+    """
     failure = diagnose(session, unit, invocation, timed_out_s=timed_out_s)
     error = NotReady(
-        f"{unit} did not become ready: {failure.cause}",
+        f"{unit} {'died' if served else 'did not become ready'}: {failure.cause}",
         host=session.host.name,
         cause=failure.evidence,
         next_step=failure.advice or f"journalctl -u {unit} on the host",
@@ -48,25 +53,31 @@ def diagnose(session: DurableSession, unit: str, invocation: str, *, timed_out_s
     shown, _, journal = result.stdout.partition("\n\n")
     state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     kernel = session.read(bash(_KERNEL), timeout_s=30)
+    # What systemd shows of another start says nothing about this one.
+    other = bool(invocation) and state.get("InvocationID", "") not in ("", invocation)
+    unseen = bool(timed_out_s) or other
     status = state.get("ExecMainStatus", "")
     diagnosis = classify(
         journal,
-        unit_result="" if timed_out_s else state.get("Result", ""),
-        exit_code=int(status) if status.isdigit() and not timed_out_s else None,
+        unit_result="" if unseen else state.get("Result", ""),
+        exit_code=int(status) if status.isdigit() and not unseen else None,
         kernel_log=_if_ok(kernel),
     )
     if diagnosis.failure is not None:
         return diagnosis.failure
-    result_word = state.get("Result", "?")
-    cause = (
-        f"no answer within {timed_out_s:g} s" if timed_out_s else f"it ended ({result_word}, status {status})"
-    )
+    if timed_out_s:
+        cause = f"no answer within {timed_out_s:g} s"
+    elif other:
+        cause = "it ended, and another start of it runs now"
+    else:
+        cause = f"it ended ({state.get('Result', '?')}, status {status})"
+    logs = f"invoke logs --hosts {session.host.name} --unit {unit} --lines 200"
     lines = [line for line in journal.splitlines() if line.strip()]
     return Failure(
         kind="timeout.ready" if timed_out_s else "unknown",
         cause=f"{cause}; {diagnosis.reason}",
         evidence=diagnosis.evidence or (lines[-1] if lines else ""),
-        advice=diagnosis.next_step or f"invoke logs --hosts {session.host.name} --unit {unit} --lines 200",
+        advice=(diagnosis.next_step if diagnosis.reason != NOTHING_FAILED else "") or logs,
     )
 
 

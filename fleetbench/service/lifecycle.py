@@ -17,6 +17,7 @@ from fleetbench.facts.values import HostFacts, Missing, Unit
 from fleetbench.model import GpuSet, ServiceSpec
 from fleetbench.service import http, watch
 from fleetbench.service.diagnose import not_ready
+from fleetbench.transport.base import Session
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import exec_arguments
 
@@ -212,18 +213,24 @@ def look(
 
 
 def _first_answer(session: DurableSession, target: Target, invocation: str) -> http.Served:
-    try:
-        with session.forward(target.port, target.address) as local:
+    def ask(inner: Session) -> http.Served:
+        with inner.forward(target.port, target.address) as local:
             return http.ask(local, target.model)
-    except http.Unanswered as exc:
-        # The engine may die on the first request: give the unit a moment to show it, then name that cause.
-        time.sleep(1.5)
-        now = look(session, target.unit, target.port, address=target.address, lines=0)
-        if now.dead or now.invocation != invocation or now.health != 200:
-            raise not_ready(session, target.unit, invocation) from exc
-        raise NotReady(
-            f"{target.unit} is up but does not serve: {exc.what}",
-            host=session.host.name,
-            cause=exc.cause,
-            next_step=f"invoke logs --hosts {session.host.name} --unit {target.unit}",
-        ) from exc
+
+    for attempt in (1, 2):
+        try:
+            return session.patiently(ask)
+        except http.Unanswered as exc:
+            # The engine may die on the first request: the unit needs a moment to show it.
+            time.sleep(1.5)
+            now = look(session, target.unit, target.port, address=target.address, lines=0)
+            if now.dead or now.invocation != invocation or now.health != 200:
+                raise not_ready(session, target.unit, invocation) from exc
+            if attempt == 2:  # the first time it may have been our connection that broke
+                raise NotReady(
+                    f"{target.unit} is up but does not serve: {exc.what}",
+                    host=session.host.name,
+                    cause=exc.cause,
+                    next_step=f"invoke logs --hosts {session.host.name} --unit {target.unit}",
+                ) from exc
+    raise AssertionError("unreachable: the last attempt returns or raises")

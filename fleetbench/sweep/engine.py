@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fleetbench import fleet
 from fleetbench.bench.measure import abandon
-from fleetbench.errors import Exit, FleetbenchError, Interrupted, NotPossible, NotReached
+from fleetbench.errors import Exit, FleetbenchError, HostRebooted, Interrupted, NotPossible, NotReached
 from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import GpuSet, Host, Model, TrialState
 from fleetbench.plan.implied import implied
@@ -199,7 +199,15 @@ def _measure_trials(
             continue
         # Again before each trial: after a reboot the enabled units are back on their GPUs.
         borrowed = open_loan(engine.store, run.id, session, facts_of(session), gpus, said)
-        states.append(run_trial(replace(ground, borrowed=borrowed), row, bench))
+        try:
+            state = run_trial(replace(ground, borrowed=borrowed), row, bench)
+        except HostRebooted as exc:
+            said(f"{exc.what}; trial {row.number} is begun once more")
+            lease.take(session, run.id, f"{run.kind.value} {run.model}", seconds=engine.lease_s)
+            borrowed = open_loan(engine.store, run.id, session, facts_of(session), gpus, said)
+            row = next(row for row in engine.store.trials(run.id) if row.number == number)
+            state = run_trial(replace(ground, borrowed=borrowed), row, bench)
+        states.append(state)
         _stop_sweep_unit(session, row.port, said)
         if engine.prune and states[-1] is TrialState.FAILED:
             _prune(engine, run, host, number, said)

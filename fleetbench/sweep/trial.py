@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from fleetbench.bench.measure import Server, Task, measure
 from fleetbench.deploy import CREDENTIAL, Wish, service_spec
-from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
+from fleetbench.errors import FleetbenchError, HostRebooted, NotPossible, NotReady, UsageError
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import Failure, Host, Model, ServiceSpec, TrialState, Workload
 from fleetbench.preflight import refuse, units_of
@@ -20,6 +20,7 @@ from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
 from fleetbench.service.diagnose import not_ready
 from fleetbench.service_log import phase
+from fleetbench.sweep.boots import boot_of, refuse_reboot
 from fleetbench.sweep.evidence import Evidence, invocation_of
 from fleetbench.sweep.reach import server_address
 from fleetbench.transport.durable import DurableSession
@@ -52,7 +53,10 @@ class Ground:
 
 
 def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
-    """Bring one trial to its end and return its state: measured or failed. Lost connections are raised."""
+    """Bring one trial to its end and return its state: measured or failed.
+
+    Lost connections are raised, and HostRebooted: neither says anything about the configuration.
+    """
     store, said = ground.store, ground.said
     said(f"trial {row.number}: {row.config.label} on GPU {row.gpus or '–'}")
     facts = ground.read_facts(ground.session)
@@ -70,8 +74,10 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     invocation = ""
     try:
         invocation = _serving_with_retry(ground, row, spec, facts)
-        measure_all(ground, row, bench, _server(ground, spec, bench.client))
+        server = _server(ground, spec, bench.client)
+        measure_all(ground, row, bench, server, boot=boot_of(facts), fresh=is_fresh(row, invocation))
     except (NotReady, NotPossible, UsageError) as exc:
+        refuse_reboot(ground.session, boot_of(facts))
         failure = exc.failure if isinstance(exc, NotReady) and exc.failure else as_failure(exc)
         # A server whose engine died ends with status 0; systemd then forgets the unit and its invocation.
         invocation = (exc.invocation if isinstance(exc, NotReady) else "") or invocation
@@ -91,10 +97,19 @@ def sweep_spec(ground: Ground, row: TrialRow, facts: HostFacts) -> ServiceSpec:
     return service_spec(ground.host, wish, facts, persistent=False)
 
 
-def measure_all(ground: Ground, row: TrialRow, bench: Bench, server: Server) -> None:
+def is_fresh(row: TrialRow, invocation: str) -> bool:
+    """True when the server of a trial that was begun earlier is another one now, and cold."""
+    return row.effective.get("invocation", invocation) != invocation
+
+
+def measure_all(
+    ground: Ground, row: TrialRow, bench: Bench, server: Server, *, boot: str, fresh: bool
+) -> None:
     """Run every workload of a trial: a warm-up with another seed, then the repeats; what is done is kept.
 
-    Raises NotReady with the cause as soon as the server is not the one any more that it was at the start.
+    A `fresh` server is warmed up again wherever repeats are left.
+    Raises NotReady with the cause as soon as the server is not the one any more that it was at the start;
+    HostRebooted when that is because its host has another boot now than `boot`.
     """
     session, said = ground.session, ground.said
     invocation = invocation_of(session, server.unit)
@@ -103,8 +118,14 @@ def measure_all(ground: Ground, row: TrialRow, bench: Bench, server: Server) -> 
         asked = ("systemctl", "show", server.unit, "-P", "InvocationID", "-P", "ActiveState")
         words = session.read(asked).stdout.split()
         if invocation not in words or "active" not in words:
-            raise not_ready(session, server.unit, invocation)
+            refuse_reboot(session, boot)
+            raise not_ready(session, server.unit, invocation, served=True)
 
+    done = {
+        (found.workload_index, found.repeat)
+        for found in ground.store.measurements(row.run_id, row.number)
+        if found.kind is MeasurementKind.MEASURE and found.finished
+    }
     for index, workload in enumerate(row.workloads):
         for kind, repeat in _order(row, bench):
             task = Task(
@@ -117,6 +138,7 @@ def measure_all(ground: Ground, row: TrialRow, bench: Bench, server: Server) -> 
                 seed=seed_of(bench.seed, kind, index, repeat),
                 limit_s=bench.limit_s,
             )
+            left = not done.issuperset((index, number) for number in range(1, row.repeats + 1))
             try:
                 found = measure(
                     ground.store,
@@ -125,9 +147,12 @@ def measure_all(ground: Ground, row: TrialRow, bench: Bench, server: Server) -> 
                     bench.client,
                     bench.session,
                     credential=CREDENTIAL,
+                    again=fresh and left and kind is MeasurementKind.WARMUP,
                     said=said,
                     alive=alive,
                 )
+            except HostRebooted:
+                raise  # without a verdict: it is measured again
             except NotReady as exc:
                 _finish_dead(ground.store, task, exc)
                 raise
@@ -203,7 +228,7 @@ def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts)
         row.number,
         vllm_version=ready.served.version,
         ready_s=ready.seconds,
-        effective={"max_model_len": ready.served.max_model_len},
+        effective={"max_model_len": ready.served.max_model_len, "invocation": invocation},
     )
     said(f"trial {row.number}: ready after {ready.seconds:.0f} s (vLLM {ready.served.version})")
     return invocation

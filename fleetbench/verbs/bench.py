@@ -8,21 +8,26 @@ from dataclasses import asdict, replace
 
 from fleetbench import console
 from fleetbench.bench.measure import Server
-from fleetbench.errors import Exit, FleetbenchError, NotPossible, NotReady, UsageError
+from fleetbench.errors import Exit, FleetbenchError, HostRebooted, NotPossible, NotReady, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import Inventory, find_host
 from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
 from fleetbench.preflight import units_of
-from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, Verdict
+from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, TrialRow, Verdict
 from fleetbench.results.store import Store, open_store
+from fleetbench.service import lifecycle
 from fleetbench.service.lifecycle import bound_to
+from fleetbench.service_log import phase
+from fleetbench.sweep.boots import boot_of, facts_when_running
 from fleetbench.sweep.evidence import Evidence
 from fleetbench.sweep.reach import server_address
-from fleetbench.sweep.trial import Bench, Ground, as_failure, measure_all
+from fleetbench.sweep.trial import Bench, Ground, as_failure, is_fresh, measure_all
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import served_by
 from fleetbench.verbs.common import Options, at_least, facts_of, say, session_to
 from fleetbench.verbs.measuring import PATIENCE_S, resumable
+
+READY_S = 1800
 
 
 def bench(
@@ -120,53 +125,32 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         session=session,
         read_facts=facts,
         borrowed=(),
-        ready_timeout_s=60,
+        ready_timeout_s=READY_S,
         said=said,
     )
     said(f"run {run.id}: {row.config.label} on GPU {row.gpus or '–'}, client {client.name}")
     evidence = Evidence(store.directory(run.id) / f"trial-{row.number:02d}", session)
+    bench = Bench(
+        client=client,
+        session=client_session,
+        seed=int(str(arguments.get("seed") or 1)),
+        limit_s=float(str(arguments.get("limit_s") or 7200)),
+        warmup=bool(arguments.get("warmup", True)),
+    )
     try:
-        now = facts(session)
-        unit = _running_unit(host, now, row.port)
-        server = Server(
-            host=host,
-            address=server_address(host, client, bound_to(unit, now)),
-            port=row.port,
-            model=run.repo,
-            served_name=str(arguments.get("served") or ""),
-            unit=unit.name,
-        )
-        evidence.keep_before(_text_of(host, now, unit), now)
-        store.set_trial(
-            run.id,
-            row.number,
-            state=TrialState.RUNNING,
-            unit_name=unit.name,
-            unit_text=_text_of(host, now, unit),
-            spec_hash=unit.spec,
-            vllm_version=host.build.version,
-        )
-        measure_all(
-            ground,
-            row,
-            Bench(
-                client=client,
-                session=client_session,
-                seed=int(str(arguments.get("seed") or 1)),
-                limit_s=float(str(arguments.get("limit_s") or 7200)),
-                warmup=bool(arguments.get("warmup", True)),
-            ),
-            server,
-        )
-        evidence.keep_after(unit.invocation, facts)
+        _measure_service(ground, run, row, bench, evidence)
     except KeyboardInterrupt:
         store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
         console.progress(f"the client runs on; continue with: invoke bench --resume {run.id}")
         raise
+    except HostRebooted as exc:
+        store.set_run_state(run.id, RunState.INTERRUPTED, exc.what)
+        exc.next_step = "type the same command again when the host stays up"
+        raise
     except NotReady as exc:  # the server died: these numbers will not come any more
         store.set_trial(run.id, row.number, state=TrialState.FAILED, failure=exc.failure or as_failure(exc))
         store.set_run_state(run.id, RunState.FAILED, exc.what)
-        evidence.keep_after(exc.invocation or unit.invocation, facts)
+        evidence.keep_after(exc.invocation, facts)
         raise
     except FleetbenchError as exc:
         store.set_run_state(run.id, RunState.INTERRUPTED, exc.what)
@@ -177,16 +161,70 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     store.set_trial(run.id, row.number, state=TrialState.MEASURED)
     store.set_run_state(run.id, RunState.DONE)
     console.write(f"fleetbench report {run.id}")
+    _refuse_invalid(store, run, host)
+    return Exit.OK
+
+
+def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, evidence: Evidence) -> None:
+    """Measure the service on the trial's port; once more when its host was rebooted in the middle."""
+    store, session, host = ground.store, ground.session, ground.host
+    now = ground.read_facts(session)
+    unit = _running_unit(host, now, row.port)
+    server = Server(
+        host=host,
+        address=server_address(host, bench.client, bound_to(unit, now)),
+        port=row.port,
+        model=run.repo,
+        served_name=str(run.arguments.get("served") or ""),
+        unit=unit.name,
+    )
+    evidence.keep_before(_text_of(host, now, unit), now)
+    store.set_trial(
+        run.id,
+        row.number,
+        state=TrialState.RUNNING,
+        unit_name=unit.name,
+        unit_text=_text_of(host, now, unit),
+        spec_hash=unit.spec,
+        vllm_version=host.build.version,
+        effective={"invocation": unit.invocation},
+    )
+    try:
+        _measure(ground, row, bench, server, now)
+    except HostRebooted as exc:
+        ground.said(f"{exc.what}; measuring again when {unit.name} is back")
+        now = facts_when_running(session, ground.read_facts, unit.name)
+        row, unit = store.trials(run.id)[0], _running_unit(host, now, row.port)
+        _measure(ground, row, bench, server, now)
+    evidence.keep_after(unit.invocation, ground.read_facts)
+
+
+def _refuse_invalid(store: Store, run: RunRow, host: Host) -> None:
+    """Raise FleetbenchError when a repeat came to nothing: a run that measured nothing is no success."""
     measured = [m for m in store.measurements(run.id) if m.kind is MeasurementKind.MEASURE]
     invalid = [m for m in measured if m.verdict is Verdict.INVALID]
     if invalid:
         raise FleetbenchError(
-            f"{len(invalid)} of {len(measured)} repeats are invalid",
+            f"{len(invalid)} of {len(measured)} repeats invalid",
             host=host.name,
             cause="; ".join(invalid[0].reasons),
             next_step=f"raw files: {store.directory(run.id)}",
         )
-    return Exit.OK
+
+
+def _measure(ground: Ground, row: TrialRow, bench: Bench, server: Server, facts: HostFacts) -> None:
+    """Measure when the service answers: it may still be loading, and the client does not wait for it."""
+    unit = _running_unit(ground.host, facts, row.port)
+    lifecycle.wait_ready(
+        ground.session,
+        lifecycle.Target.installed(unit, facts),
+        invocation=unit.invocation,
+        timeout_s=ground.ready_timeout_s,
+        said=ground.said,
+        phase_of=phase,
+    )
+    fresh = is_fresh(row, unit.invocation)
+    measure_all(ground, row, bench, server, boot=boot_of(facts), fresh=fresh)
 
 
 def _running_unit(host: Host, facts: HostFacts, port: int) -> Unit:

@@ -95,6 +95,11 @@ def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.
         outcome = deploy.plan(spec, facts, open_firewall=wish.open_firewall)
         why = deploy.must_restart(spec, facts)
         if not outcome.steps and not why:
+            if not options.check:  # it may still be loading, or go round in a crash loop
+                target = lifecycle.Target.of(spec)
+                lifecycle.wait_ready(
+                    session, target, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase
+                )
             said(f"{spec.unit}: no changes")
             return fleet.Status.OK
         if options.check:

@@ -70,6 +70,7 @@ exit 0
 _MODELS: Mapping[str, Mapping[str, str]] = {
     "good": {},
     "other": {"STANDIN_LOAD_S": "0.1"},
+    "slow": {"STANDIN_LOAD_S": "4"},
     "child": {"STANDIN": "child"},
     "exit": {"STANDIN": "exit", "STANDIN_TEXT": OUT_OF_MEMORY},
     "exit-late": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "1", "STANDIN_TEXT": OUT_OF_MEMORY},

@@ -125,6 +125,26 @@ def test_after_a_reboot_of_the_client_host_it_is_measured_again(served: Fleet) -
         assert [row.attempt for row in store.measurements(store.run("latest").id)] == [2]
 
 
+def test_after_a_reboot_of_the_servers_host_it_is_warmed_up_and_measured_again(served: Fleet) -> None:
+    bench = served.begin(*BENCH, "--num-prompts", "60", "--repeats", "1")
+    bench.wait_for("/60 requests")
+    labs.reboot("lab-01", hard=True, settings=served.settings)
+    done = bench.done()
+    assert "the host was rebooted in the middle; measuring again" in done.err
+    check_complete(served, done, starts=4)
+    with served.store() as store:
+        rows = store.measurements(store.run("latest").id)
+    assert [(row.kind.value, row.attempt) for row in rows] == [("warmup", 2), ("measure", 2)]
+
+
+def test_a_client_that_takes_too_long_is_ended_and_its_numbers_do_not_count(served: Fleet) -> None:
+    done = served.invoke(*LONG, "1", "--limit", "1")
+    assert done.status == 1
+    (error,) = done.errors
+    assert "the client ran into its limit of 1 s and was killed" in error
+    assert served.left("lab-01") == ""
+
+
 def test_a_server_that_dies_ends_the_bench_with_its_cause_and_a_verdict(served: Fleet) -> None:
     bench = long_bench(served)
     served.on("lab-01", "kill -9 $(systemctl show vllm-8001 -P MainPID)")
@@ -174,7 +194,7 @@ def test_a_client_that_cannot_write_its_result_is_a_verdict_and_no_hang(served: 
         served.on("lab-01", "umount -l /opt/vllm/runs")
     assert done.status == 1
     (error,) = done.errors
-    assert error.startswith("error: lab-01: 1 of 1 repeats are invalid\n  cause: no report could be read")
+    assert error.startswith("error: lab-01: 1 of 1 repeats invalid\n  cause: no report could be read")
     assert "trial 1 measure 1: no result, invalid: no report could be read" in done.err
     with served.store() as store:
         rows = store.measurements(store.run("latest").id)

@@ -119,6 +119,25 @@ def test_a_deploy_that_cannot_begin_does_not_touch_the_service_that_runs(fleet: 
     assert main_pid(fleet) == pid
 
 
+def test_after_a_kill_the_same_deploy_waits_for_what_the_first_one_started(
+    fleet: Fleet,
+) -> None:
+    deploying = fleet.begin("deploy", "--hosts", "lab-01", "--model", "slow", "--gpus", "0")
+    deploying.wait_for("stand-in vLLM")
+    deploying.kill()
+    pid = main_pid(fleet)
+    again = fleet.deploy("slow")
+    assert "no changes" in again.err
+    assert fleet.serves("lab-01")
+    assert main_pid(fleet) == pid
+    fleet.on("lab-01", "chmod 0 /opt/vllm/venvs/*/bin/vllm; systemctl kill -s KILL vllm-8001")
+    try:
+        broken = fleet.invoke("deploy", "--hosts", "lab-01", "--model", "slow", "--gpus", "0")
+    finally:
+        fleet.on("lab-01", "chmod 755 /opt/vllm/venvs/*/bin/vllm")
+    assert broken.status == 1, "no change to make is not the same as a service that serves"
+
+
 def test_a_port_that_somebody_else_has_is_refused_with_its_owner(fleet: Fleet) -> None:
     server = "systemd-run --unit=foreign python3 -m http.server 8001"
     fleet.on("lab-01", server)

@@ -57,7 +57,7 @@ def middle_of(fleet: Fleet, hosts: str = "lab-01", sweep_name: str = "long") -> 
     """A sweep in the middle of a first repeat."""
     sweep = fleet.begin("sweep", "--model", "good", "--hosts", hosts, "--sweep", sweep_name)
     sweep.wait_for("borrowing the GPUs of vllm-8001.service")
-    sweep.wait_for("repeat 1: started")
+    sweep.wait_for("/60 requests")
     return sweep
 
 
@@ -119,6 +119,24 @@ def test_after_a_kill_and_a_reboot_production_is_back_by_itself_and_the_sweep_ca
         assert run.state is RunState.DONE
         attempts = [row.attempt for row in store.measurements(run.id) if row.trial == 1]
     assert 2 in attempts
+
+
+def test_a_reboot_in_the_middle_is_not_held_against_the_configuration(served: Fleet) -> None:
+    sweep = middle_of(served)
+    labs.reboot("lab-01", hard=True, settings=served.settings)
+    done = sweep.done()
+    assert done.status == 0, done.err
+    assert "trial 1 is begun once more" in done.err
+    check_given_back(served)
+    with served.store() as store:
+        (run,) = store.runs()
+        (trial,) = store.trials(run.id)
+        rows = store.measurements(run.id)
+    assert (run.state, trial.state) == (RunState.DONE, TrialState.MEASURED)
+    assert [(row.kind, row.attempt) for row in rows] == [
+        (MeasurementKind.WARMUP, 2),
+        (MeasurementKind.MEASURE, 2),
+    ]
 
 
 @pytest.mark.parametrize(("hosts", "sweep_name"), [("lab-01", "long"), ("@lab", "long-pair")])

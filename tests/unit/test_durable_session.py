@@ -100,3 +100,29 @@ def test_after_an_interrupt_nothing_more_is_asked_until_it_is_lifted() -> None:
         session.read(("true",))
     session.stop = None
     assert session.read(("true",)).ok
+
+
+def test_a_host_that_never_answered_is_waited_for_only_when_it_is_known_to_be_there() -> None:
+    tries: list[int] = []
+
+    def opener() -> FakeSession:
+        tries.append(1)
+        if len(tries) < 3:
+            raise NotReached("no route")
+        return FakeSession(HOST)
+
+    with pytest.raises(NotReached):
+        DurableSession(HOST, opener, known=False).read(("true",))
+    assert len(tries) == 1
+    assert DurableSession(HOST, opener).read(("true",)).ok
+
+
+def test_an_interrupt_ends_the_waiting_for_a_host_that_does_not_answer() -> None:
+    stop = threading.Event()
+
+    def opener() -> FakeSession:
+        stop.set()
+        raise NotReached("no route")
+
+    with pytest.raises(Interrupted):
+        DurableSession(HOST, opener, stop=stop).read(("true",))
