@@ -64,7 +64,7 @@ def release(session: DurableSession, run: str) -> None:
     word, _ = _ask(session, "release", run, 0, "")
     if word == "free":
         session.read(("systemctl", "stop", f"{TIMER}.timer"))
-        session.read(("rm", "-f", "--", LOAN, RESTORE))
+        session.read(("rm", "-f", "--", LOAN, RESTORE, f"{DIRECTORY}/ended"))
 
 
 def holder_of(session: DurableSession) -> Holder | None:
@@ -107,7 +107,7 @@ def give_up(session: DurableSession) -> None:
     """End whatever lease there is and give production back at once (`invoke unlock`)."""
     done = session.read(("/bin/bash", RESTORE, "now"), timeout_s=300)
     if not done.ok:
-        session.read(("rm", "-f", "--", f"{DIRECTORY}/lease"))
+        session.read(bash('sed -n 1p "$1/lease" > "$1/ended"; rm -f "$1/lease"', DIRECTORY))
 
 
 class Either:

@@ -1,6 +1,7 @@
 # One lease per host, decided on the host. Arguments: action, run, seconds, description (JSON text, one line).
 #   take     get the lease, or renew it when this run has it already
-#   renew    the same, but never take what another run holds or what has ended
+#   renew    the same, but never take what another run holds, or what has ended and was given back;
+#            after a reboot, which ends it without giving anything back, the run has it again
 #   release  end it, when this run has it
 #   show     print it
 # The first line of the answer is: ours, free, held or lost; then what is known of the holder.
@@ -28,9 +29,10 @@ write() {
 }
 case $action in
   take)
-    if [ $alive = yes ] && [ "$holder" != "$run" ]; then echo held; else write; echo ours; fi ;;
+    if [ $alive = yes ] && [ "$holder" != "$run" ]; then echo held; else rm -f "$directory/ended"; write; echo ours; fi ;;
   renew)
-    if [ "$holder" = "$run" ] && [ -e "$directory/lease" ]; then write; echo ours; else echo lost; fi ;;
+    if [ "$holder" = "$run" ] || { [ -z "$holder" ] && [ "$(cat "$directory/ended" 2>/dev/null)" != "$run" ]; }
+    then write; echo ours; else echo lost; fi ;;
   release)
     if [ "$holder" = "$run" ] || [ $alive = no ]; then rm -f "$directory/lease"; echo free; else echo held; fi ;;
   show)

@@ -27,6 +27,8 @@ if [ -e "$directory/loan" ]; then
     esac
   done < "$directory/loan"
 fi
+# The run that comes back has to learn that its loan is over.
+if [ -e "$directory/lease" ]; then sed -n 1p "$directory/lease" > "$directory/ended"; fi
 rm -f "$directory/lease" "$directory/loan"
 systemctl stop fleetbench-deadman.timer 2>/dev/null
 exit 0

@@ -38,8 +38,10 @@ class Running:
     def __init__(self, argv: list[str], env: Mapping[str, str], place: Path) -> None:
         self._out, self._err = place / "stdout", place / "stderr"
         with self._out.open("w") as out, self._err.open("w") as err:
+            # A job in the background of a script inherits SIGINT as ignored; one of a terminal does not.
+            command = ["env", "--default-signal=INT", *argv]
             self._process = subprocess.Popen(
-                argv, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
 
     @property

@@ -67,6 +67,19 @@ def test_a_lease_that_is_not_renewed_ends_by_itself(session: DurableSession) -> 
     assert not lease.renew(session, "run-1", "sweep coder", seconds=60)
 
 
+def test_a_lease_that_a_reboot_ended_is_had_again_but_not_one_that_was_given_back(
+    session: DurableSession,
+) -> None:
+    lease.take(session, "run-1", "sweep coder", seconds=60)
+    session.read(("rm", "-r", "/run/fleetbench"))  # what a reboot does
+    assert lease.renew(session, "run-1", "sweep coder", seconds=60)
+    lease.arm(session, [])
+    lease.give_up(session)
+    assert not lease.renew(session, "run-1", "sweep coder", seconds=60)
+    lease.take(session, "run-1", "sweep coder", seconds=60)  # resumed on purpose
+    assert lease.renew(session, "run-1", "sweep coder", seconds=60)
+
+
 def test_a_heartbeat_keeps_the_lease_and_notices_its_loss(session: DurableSession) -> None:
     lease.take(session, "run-1", "sweep coder", seconds=2)
     said: list[str] = []
