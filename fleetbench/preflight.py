@@ -62,6 +62,12 @@ def _refuse_without_venv(host: Host, spec: ServiceSpec, facts: HostFacts) -> Non
 
 def _refuse_gpu_count(host: Host, spec: ServiceSpec, facts: HostFacts) -> None:
     config = spec.config
+    if config.units > 1:  # one server on all their GPUs would be measured under a name that is not its own
+        raise NotPossible(
+            f"{config.label}: several servers behind a balancer cannot be served yet",
+            host=host.name,
+            next_step="leave `units` out of the sweep's parallel",
+        )
     needed, given = config.gpus, len(spec.gpus.indices)
     if host.build.device is Device.CPU and not given:
         return

@@ -68,6 +68,11 @@ def test_parallel_sizes_must_match_the_gpus_given() -> None:
         refuse(HOST, spec(config=Config(tp=2, dp=2)), facts())
 
 
+def test_several_units_are_refused_rather_than_measured_under_a_wrong_name() -> None:
+    with pytest.raises(NotPossible, match="units=2"):
+        refuse(HOST, spec(config=Config(units=2)), facts())
+
+
 def test_the_unit_itself_and_what_is_borrowed_are_no_obstacle() -> None:
     own = facts(
         units={"vllm-8001.service": unit(8001, "0,1")},
