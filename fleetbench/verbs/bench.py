@@ -20,8 +20,10 @@ from fleetbench.service.lifecycle import bound_to
 from fleetbench.service_log import phase
 from fleetbench.sweep.boots import boot_of, facts_when_running
 from fleetbench.sweep.evidence import Evidence
+from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.reach import server_address
-from fleetbench.sweep.trial import Bench, Ground, as_failure, is_fresh, measure_all
+from fleetbench.sweep.repeats import is_fresh, measure_all
+from fleetbench.sweep.trial import as_failure
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import served_by
 from fleetbench.verbs.common import Options, at_least, facts_of, say, session_to

@@ -16,8 +16,9 @@ from fleetbench.model import GpuSet, Host, Model, Sweep, Trial, TrialState
 from fleetbench.plan.schedule import Place, trials
 from fleetbench.results.rows import UNFINISHED, RunKind, RunRow
 from fleetbench.results.store import Store, open_store
-from fleetbench.sweep.engine import Engine, run_sweep
+from fleetbench.sweep.engine import run_sweep
 from fleetbench.sweep.loan import to_borrow
+from fleetbench.sweep.on_host import Engine
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, at_least, facts_of, print_failures, session_to
 from fleetbench.verbs.planning import cells, verdicts

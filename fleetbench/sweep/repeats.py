@@ -1,0 +1,119 @@
+"""The measurements of a trial: a warm-up with another seed, then the repeats; what is done is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fleetbench.bench.measure import Server, Task, measure
+from fleetbench.deploy import CREDENTIAL
+from fleetbench.errors import HostRebooted, NotReady
+from fleetbench.model import Workload
+from fleetbench.results.rows import MeasurementKind, TrialRow, Verdict
+from fleetbench.results.store import Store
+from fleetbench.service.diagnose import not_ready
+from fleetbench.sweep.boots import refuse_reboot
+from fleetbench.sweep.evidence import invocation_of
+from fleetbench.sweep.ground import Bench, Ground
+
+
+def is_fresh(row: TrialRow, invocation: str) -> bool:
+    """True when the server of a trial that was begun earlier is another one now, and cold."""
+    return row.effective.get("invocation", invocation) != invocation
+
+
+def measure_all(
+    ground: Ground, row: TrialRow, bench: Bench, server: Server, *, boot: str, fresh: bool
+) -> None:
+    """Run every workload of a trial: a warm-up with another seed, then the repeats; what is done is kept.
+
+    A `fresh` server is warmed up again wherever repeats are left.
+    Raises NotReady with the cause as soon as the server is not the one any more that it was at the start;
+    HostRebooted when that is because its host has another boot now than `boot`.
+    """
+    session, said = ground.session, ground.said
+    invocation = invocation_of(session, server.unit)
+
+    def alive() -> None:
+        asked = ("systemctl", "show", server.unit, "-P", "InvocationID", "-P", "ActiveState")
+        words = session.read(asked).stdout.split()
+        if invocation not in words or "active" not in words:
+            refuse_reboot(session, boot)
+            raise not_ready(session, server.unit, invocation, served=True)
+
+    done = {
+        (found.workload_index, found.repeat)
+        for found in ground.store.measurements(row.run_id, row.number)
+        if found.kind is MeasurementKind.MEASURE and found.finished
+    }
+    for index, workload in enumerate(row.workloads):
+        for kind, repeat in _order(row, bench):
+            task = Task(
+                run_id=row.run_id,
+                trial=row.number,
+                workload_index=index,
+                workload=warm_up(workload) if kind is MeasurementKind.WARMUP else workload,
+                repeat=repeat,
+                kind=kind,
+                seed=seed_of(bench.seed, kind, index, repeat),
+                limit_s=bench.limit_s,
+            )
+            left = not done.issuperset((index, number) for number in range(1, row.repeats + 1))
+            try:
+                found = measure(
+                    ground.store,
+                    task,
+                    server,
+                    bench.client,
+                    bench.session,
+                    credential=CREDENTIAL,
+                    again=fresh and left and kind is MeasurementKind.WARMUP,
+                    said=said,
+                    alive=alive,
+                )
+            except HostRebooted:
+                raise  # without a verdict: it is measured again
+            except NotReady as exc:
+                _finish_dead(ground.store, task, exc)
+                raise
+            speed = found.result.output_throughput if found.result else None
+            shown = f"{speed:,.0f} output tok/s" if speed is not None else "no result"
+            # One wave is too short for a verdict, on purpose; only that a warm-up failed is worth a word.
+            judged = kind is MeasurementKind.MEASURE or found.verdict is Verdict.INVALID
+            word = f", {found.verdict}" if judged else ""
+            if judged and found.verdict is not Verdict.VALID and found.reasons:
+                word += f": {found.reasons[0]}"
+            said(f"trial {row.number} {kind.value} {repeat}: {shown}{word}")
+
+
+def warm_up(workload: Workload) -> Workload:
+    """Return the workload of a warm-up: the measured shape and concurrency, one wave of it."""
+    wave = workload.max_concurrency or 16
+    return replace(workload, num_prompts=max(1, min(workload.num_prompts, wave)))
+
+
+def seed_of(base: int, kind: MeasurementKind, workload_index: int, repeat: int) -> int:
+    """Return the seed of one execution.
+
+    The same list for every configuration, so that comparisons are paired; never twice the same in one
+    server's life, because equal prompts would measure the prefix cache; warm-ups apart from repeats.
+    """
+    apart = 500 if kind is MeasurementKind.WARMUP else 0
+    return base * 1_000_000 + workload_index * 1_000 + apart + repeat
+
+
+def _order(row: TrialRow, bench: Bench) -> list[tuple[MeasurementKind, int]]:
+    warm = [(MeasurementKind.WARMUP, 1)] if bench.warmup else []
+    return warm + [(MeasurementKind.MEASURE, repeat) for repeat in range(1, row.repeats + 1)]
+
+
+def _finish_dead(store: Store, task: Task, exc: NotReady) -> None:
+    store.finish_measurement(
+        task.run_id,
+        task.trial,
+        task.workload_index,
+        task.repeat,
+        task.kind,
+        result=None,
+        verdict=Verdict.INVALID,
+        reasons=(f"the server died during the run: {exc.what}",),
+    )

@@ -1,0 +1,81 @@
+"""The server of a trial: its spec, its start, once more where the cause may pass, and where it is reached."""
+
+from __future__ import annotations
+
+from fleetbench.bench.measure import Server
+from fleetbench.deploy import Wish, service_spec
+from fleetbench.errors import NotReady
+from fleetbench.facts.values import HostFacts
+from fleetbench.model import Host, ServiceSpec
+from fleetbench.preflight import refuse, units_of
+from fleetbench.results.rows import TrialRow
+from fleetbench.service import lifecycle
+from fleetbench.service_log import phase
+from fleetbench.sweep.ground import Ground
+from fleetbench.sweep.reach import server_address
+from fleetbench.units import render, spec_hash
+
+
+def sweep_spec(ground: Ground, row: TrialRow, facts: HostFacts) -> ServiceSpec:
+    """Return the spec of the sweep unit of a trial."""
+    wish = Wish(model=ground.model, port=row.port, gpus=row.gpus, config=row.config)
+    return service_spec(ground.host, wish, facts, persistent=False)
+
+
+def serve(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) -> str:
+    """Start the server; once more where the cause may go away by itself (a port race, a dying process)."""
+    try:
+        return _serving(ground, row, spec, facts)
+    except NotReady as exc:
+        if not (exc.failure and exc.failure.retryable):
+            raise
+        ground.said(f"trial {row.number}: {exc.failure.cause}; this may pass, trying once more")
+    lifecycle.stop(ground.session, spec.unit)
+    return _serving(ground, row, spec, ground.read_facts(ground.session))
+
+
+def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) -> str:
+    """Make sure that the trial's server serves, and return its invocation."""
+    session, said = ground.session, ground.said
+    there = units_of(facts).get(spec.unit)
+    target = lifecycle.Target.of(spec)
+    if there is not None and there.running and there.running_spec == spec_hash(spec):
+        said(f"trial {row.number}: its server still runs")
+        invocation = there.invocation
+    else:
+        if there is not None and there.load != "not-found":
+            lifecycle.stop(session, spec.unit)
+        refuse(ground.host, spec, ground.read_facts(session), ours=ground.borrowed)
+        lifecycle.drain(session, spec.gpus, ground.read_facts, port=spec.port, said=said)
+        session.put(render(spec).encode(), spec.unit_path)
+        session.read(("systemctl", "daemon-reload"), timeout_s=60)
+        invocation = lifecycle.start(session, spec.unit)
+    ready = lifecycle.wait_ready(
+        session,
+        target,
+        invocation=invocation,
+        timeout_s=ground.ready_timeout_s,
+        said=said,
+        phase_of=phase,
+    )
+    ground.store.set_trial(
+        row.run_id,
+        row.number,
+        vllm_version=ready.served.version,
+        ready_s=ready.seconds,
+        effective={"max_model_len": ready.served.max_model_len, "invocation": invocation},
+    )
+    said(f"trial {row.number}: ready after {ready.seconds:.0f} s (vLLM {ready.served.version})")
+    return invocation
+
+
+def server_of(ground: Ground, spec: ServiceSpec, client: Host) -> Server:
+    """Return what the bench client on `client` talks to."""
+    return Server(
+        host=ground.host,
+        address=server_address(ground.host, client, spec.bind),
+        port=spec.port,
+        model=spec.model,
+        served_name=spec.served_name,
+        unit=spec.unit,
+    )
