@@ -21,7 +21,8 @@ from fleetbench.transport.durable import DurableSession
 RESULT = "result.json"
 SAY_EVERY_S = 5.0
 LEFT_BEHIND = ("stdout", "stderr", RESULT, "exit_status")
-_COUNT = re.compile(r"(\d{1,9})/(\d{1,9}) \[")
+# tqdm's bar: " 12%|█▏        | 12/100 [00:03<00:24,  3.61it/s]", from an hour on "1:02:03".
+_COUNT = re.compile(r"(\d{1,9})/(\d{1,9}) \[(?:(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<)?")
 
 
 class State(StrEnum):
@@ -56,6 +57,15 @@ class Client:
     def output(self) -> str:
         """The part of the directory that the client itself may write to."""
         return f"{self.directory}/out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How far a client is: requests done and wanted, and seconds since its first (None: it does not say)."""
+
+    done: int
+    wanted: int
+    elapsed_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +121,16 @@ def wait(
     *,
     said: Callable[[str], None],
     alive: Callable[[], None] = lambda: None,
+    counted: Callable[[Count], None] = lambda _: None,
     longest_pause_s: float = 1.5,
 ) -> State:
     """Wait until the client has finished, was killed or is lost; `said` gets its progress.
 
-    `alive` is called at each look; it may raise to give up early, for instance when the server died.
+    `counted` gets how far it is, whenever that changes. `alive` is called at each look; it may raise to give
+    up early, for instance when the server died.
     """
     told, told_at = "", 0.0
+    before: Count | None = None
     pause_s = 0.2  # a short client is over soon; a long one need not be asked often
     while True:
         asked = bash(_script("watch.sh"), client.unit, client.directory, client.user)
@@ -131,14 +144,28 @@ def wait(
             shown.get("SubState") == "exited"
         ):
             return State.ENDED if shown.get("boot") == "same" else State.LOST
-        counts = _COUNT.findall(tail)
-        line = f"{counts[-1][0]}/{counts[-1][1]} requests" if counts else ""
+        count = count_of(tail)
+        line = f"{count.done}/{count.wanted} requests" if count else ""
+        if count is not None and count != before:
+            counted(count)
+            before = count
         if line and line != told and time.monotonic() - told_at >= SAY_EVERY_S:
             said(line)
             told, told_at = line, time.monotonic()
         alive()
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, longest_pause_s)
+
+
+def count_of(text: str) -> Count | None:
+    """Given the end of what a client wrote, return how far its last progress bar is."""
+    bars = list(_COUNT.finditer(text))
+    if not bars:
+        return None
+    found = bars[-1]
+    hours, minutes, seconds = found[3], found[4], found[5]
+    elapsed = int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds) if minutes else None
+    return Count(done=int(found[1]), wanted=int(found[2]), elapsed_s=elapsed)
 
 
 def fetch(session: DurableSession, client: Client) -> Left:

@@ -67,12 +67,16 @@ def measure(
     again: bool = False,
     said: Callable[[str], None] = lambda _: None,
     alive: Callable[[], None] = lambda: None,
+    passing: Callable[[str], None] = lambda _: None,
+    counted: Callable[[clients.Count], None] = lambda _: None,
+    ended: Callable[[], None] = lambda: None,
 ) -> MeasurementRow:
     """Run (or find again) one execution of the bench client and return its finished row.
 
     With `again` one that is finished is run once more: a warm-up, when the server is another one by now.
     `session` leads to the client host. A client that vanished with a reboot is started once more, and the
-    row counts the attempt.
+    row counts the attempt. `passing` gets lines of no interest later, `counted` how far the client is; it is
+    told `ended` before what it left is fetched.
     """
     row = _record(store, task, client, again=False)
     if again and row.finished:
@@ -82,14 +86,19 @@ def measure(
             return row
         made = _client(store, row, task, server, client, session, credential)
         state = clients.start(session, made)
-        said(f"{_name(task)}: {state.value}")
+        passing(f"{_name(task)}: {state.value}")
         if state in (clients.State.STARTED, clients.State.RUNNING):
             try:
                 state = clients.wait(
-                    session, made, said=lambda text: said(f"{_name(task)}: {text}"), alive=alive
+                    session,
+                    made,
+                    said=lambda text: passing(f"{_name(task)}: {text}"),
+                    alive=alive,
+                    counted=counted,
                 )
             except NotReady as exc:  # the server died: its client has nothing left to measure
                 clients.stop(session, made)
+                ended()
                 _keep(store, row, made, clients.fetch(session, made))
                 clients.clear(session, made)
                 if isinstance(exc, HostRebooted):
@@ -101,6 +110,7 @@ def measure(
             clients.clear(session, made)
             row = _record(store, task, client, again=True)
             continue
+        ended()
         left = clients.fetch(session, made)
         _keep(store, row, made, left)
         finished = _judge(store, task, row, left)

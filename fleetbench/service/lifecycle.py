@@ -164,17 +164,21 @@ def wait_ready(
     timeout_s: float,
     said: Said = lambda _: None,
     phase_of: Callable[[str], str] = lambda _: "",
+    seen: Callable[[str, float], None] = lambda *_: None,
 ) -> Ready:
     """Wait until the server answers a completion; NotReady with the cause within seconds of its death.
 
     Ready means: unit active, every listener on the port in the unit's own cgroup, /health 200, /v1/models
     names the model, one completion answered, and still the same invocation afterwards. `invocation` is what
-    `start` returned; empty: the one that is found running.
+    `start` returned; empty: the one that is found running. `seen` gets the journal's last lines at each look,
+    each with the seconds since it was written; the same line may come again.
     """
     began = time.monotonic()
     last_said = ""
     while True:
         now = look(session, target.unit, target.port, address=target.address)
+        for line, ago_s in zip(now.journal, now.ages_s, strict=True):
+            seen(line, ago_s)
         invocation = invocation or now.invocation
         if now.dead or (now.invocation and now.invocation != invocation):
             raise not_ready(session, target.unit, invocation)
@@ -205,7 +209,7 @@ def wait_ready(
 
 
 def look(
-    session: DurableSession, unit: str, port: int, *, address: str = "127.0.0.1", lines: int = 30
+    session: DurableSession, unit: str, port: int, *, address: str = "127.0.0.1", lines: int = 80
 ) -> watch.Watch:
     """Look once at a unit and its port."""
     argv, token = watch.command(unit, port, address=address, lines=lines)

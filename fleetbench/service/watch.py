@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from fleetbench.transport.base import bash
+
+_TIME = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+# The form short-unix: seconds since 1970, the host, who wrote and its pid.
+_STAMPED = re.compile(r"(?P<time>\d{1,12}\.\d{1,9}) \S{1,255} [^\s\[\]:]{1,255}(?:\[\d{1,10}\])?: ?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +27,7 @@ class Watch:
         health: HTTP status of /health, 0 while nothing listens. vLLM shows no "loading" state: the port
             refuses connections until it is ready.
         journal: last lines of this start, oldest first.
+        ages_s: how long ago each of these lines was written, by the host's own clock.
     """
 
     load: str = ""
@@ -38,6 +44,7 @@ class Watch:
     owners: tuple[tuple[int, str], ...] = ()
     health: int = 0
     journal: tuple[str, ...] = ()
+    ages_s: tuple[float, ...] = ()
 
     @property
     def dead(self) -> bool:
@@ -74,6 +81,7 @@ def parse(output: str, token: str) -> Watch:
             current.append(line.removeprefix(" "))
     shown = dict(line.split("=", 1) for line in sections.get("unit", ()) if "=" in line)
     owners = [line.split(" ", 1) for line in sections.get("owners", ()) if " " in line]
+    lines, ages = _journal(sections.get("journal", ()), "".join(sections.get("now", ())).strip())
     return Watch(
         load=shown.get("LoadState", ""),
         active=shown.get("ActiveState", ""),
@@ -88,8 +96,29 @@ def parse(output: str, token: str) -> Watch:
         listeners=tuple(line for line in sections.get("listeners", ()) if line.strip()),
         owners=tuple((_number(pid), group) for pid, group in owners),
         health=_number("".join(sections.get("health", ())).strip()),
-        journal=tuple(line for line in sections.get("journal", ()) if line.strip()),
+        journal=lines,
+        ages_s=ages,
     )
+
+
+def _journal(lines: Sequence[str], now: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Return the messages of a journal in the form short-unix, and how many seconds old each is.
+
+    A line without a time of its own is as old as the one before.
+    """
+    present = float(now) if _TIME.fullmatch(now) else 0.0
+    messages: list[str] = []
+    ages: list[float] = []
+    age = 0.0
+    for line in lines:
+        found = _STAMPED.match(line)
+        if found is not None:
+            age = max(0.0, present - float(found["time"]))
+        message = line[found.end() :] if found is not None else line
+        if message.strip():
+            messages.append(message)
+            ages.append(age)
+    return tuple(messages), tuple(ages)
 
 
 def _number(text: str) -> int:

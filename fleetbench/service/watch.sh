@@ -22,8 +22,10 @@ section health
 if [ -n "$(ss -Htln "sport = :$port" 2>/dev/null)" ]; then
   curl -s -o /dev/null -m 3 --noproxy '*' -w '%{http_code}' "http://$address:$port/health"
 fi
+section now
+date +%s.%N
 section journal
 [ "$lines" -gt 0 ] && [ -n "$invocation" ] &&
-  journalctl "_SYSTEMD_INVOCATION_ID=$invocation" -o cat -n "$lines" --no-pager 2>/dev/null | sed 's/^/ /'
+  journalctl "_SYSTEMD_INVOCATION_ID=$invocation" -a -q -o short-unix -n "$lines" --no-pager 2>/dev/null | sed 's/^/ /'
 section end
 exit 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fleetbench.model import Host, Model
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
+from fleetbench.sweep.track import Track
 from fleetbench.transport.durable import DurableSession
 
 
@@ -24,7 +25,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Where a trial stands: the store, the host, and the way to read its facts."""
+    """Where a trial stands: the store, the host, the way to read its facts, and where its time is noted."""
 
     store: Store
     host: Host
@@ -34,3 +35,4 @@ class Ground:
     borrowed: tuple[str, ...]
     ready_timeout_s: float
     said: Callable[[str], None]
+    track: Track = field(default_factory=Track)

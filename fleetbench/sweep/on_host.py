@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fleetbench.bench.measure import abandon
 from fleetbench.errors import FleetbenchError, HostRebooted, NotPossible, NotReached
@@ -13,10 +13,14 @@ from fleetbench.model import GpuSet, Host, Model, TrialState
 from fleetbench.plan.implied import implied
 from fleetbench.results.rows import RunRow, TrialRow
 from fleetbench.results.store import Store
+from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
 from fleetbench.sweep import lease
+from fleetbench.sweep.events import Expected, Watcher, ignore, nothing_expected
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.loan import give_back, open_loan
+from fleetbench.sweep.timeline import Timeline
+from fleetbench.sweep.track import Track
 from fleetbench.sweep.trial import run_trial
 from fleetbench.transport.durable import DurableSession
 
@@ -46,6 +50,9 @@ class Engine:
     stop: threading.Event
     lease_s: float = 900
     prune: bool = True
+    timeline: Timeline = field(default_factory=Timeline)
+    watch: Watcher = ignore
+    expected: Expected = nothing_expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +76,27 @@ def on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) -
     client_session = session
     if engine.client is not None and engine.client.name != host.name:
         client_session = engine.open_session(engine.client)
+    track = Track(engine.timeline, host.name, watch=engine.watch, expected=engine.expected)
+    for each in (session, client_session):
+        each.away = track.away
     states: list[TrialState] = []
     reached = True
     problems: tuple[FleetbenchError, ...] = ()
     what = f"{run.kind.value} {run.model}"
+    track.enter(Step.STOP, "lease and facts")
     lease.take(session, run.id, what, seconds=engine.lease_s)
     pulse = lease.Heartbeat(engine.open_session(host), run.id, what, seconds=engine.lease_s, said=said)
     session.stop = lease.Either(engine.stop, pulse.lost)
     try:
-        _measure_trials(engine, run, host, session, client_session, rows, states)
+        _measure_trials(engine, run, host, session, client_session, rows, states, track)
     except NotReached as exc:  # this host, or the one that the client runs on
         reached = exc.host != host.name
         if not reached:
             said(f"NOT GIVEN BACK, the host is away; when it is back: invoke sweep --resume {run.id}")
         raise
     finally:
+        track.leave_trial()
+        track.enter(Step.RESTORE)
         pulse.stop()
         if reached and not pulse.lost.is_set():  # also after Ctrl-C: production comes first
             for each in (session, client_session):
@@ -104,6 +117,7 @@ def on_host(engine: Engine, run: RunRow, host: Host, rows: Sequence[TrialRow]) -
             said(f"LEFT BEHIND: {problem}")
         session.close()
         client_session.close()
+        track.close()
     return HostEnd(tuple(states), problems)
 
 
@@ -126,6 +140,7 @@ def _measure_trials(
     client_session: DurableSession,
     rows: Sequence[TrialRow],
     states: list[TrialState],
+    track: Track,
 ) -> None:
     """Borrow, then bring each trial of a host to its end; their states are added to `states`."""
 
@@ -146,6 +161,7 @@ def _measure_trials(
         borrowed=(),
         ready_timeout_s=engine.ready_timeout_s,
         said=said,
+        track=track,
     )
     bench = Bench(
         client=engine.client or host,
@@ -159,23 +175,29 @@ def _measure_trials(
         if row.state in ENDED:
             states.append(row.state)
             continue
+        track.enter(Step.STOP, "what runs on the GPUs")
         # Again before each trial: after a reboot the enabled units are back on their GPUs.
         borrowed = open_loan(engine.store, run.id, session, facts_of(session), gpus, said)
         try:
             state = run_trial(replace(ground, borrowed=borrowed), row, bench)
         except HostRebooted as exc:
             said(f"{exc.what}; trial {row.number} is begun once more")
+            track.enter(Step.STOP, "after a reboot")
             lease.take(session, run.id, f"{run.kind.value} {run.model}", seconds=engine.lease_s)
             borrowed = open_loan(engine.store, run.id, session, facts_of(session), gpus, said)
             row = next(row for row in engine.store.trials(run.id) if row.number == number)
             state = run_trial(replace(ground, borrowed=borrowed), row, bench)
         states.append(state)
+        track.enter(Step.STOP, "its server")
         _stop_sweep_unit(session, row.port, said)
+        track.leave_trial()
         if engine.prune and states[-1] is TrialState.FAILED:
-            _prune(engine, run, host, number, said)
+            _prune(engine, run, host, number, said, track)
 
 
-def _prune(engine: Engine, run: RunRow, host: Host, number: int, said: Callable[[str], None]) -> None:
+def _prune(
+    engine: Engine, run: RunRow, host: Host, number: int, said: Callable[[str], None], track: Track
+) -> None:
     """Mark the host's pending trials that cannot work after the failure of trial `number` either."""
     rows = engine.store.trials(run.id)
     failed = next(row for row in rows if row.number == number)
@@ -188,6 +210,7 @@ def _prune(engine: Engine, run: RunRow, host: Host, number: int, said: Callable[
             why = replace(failed.failure, kind="implied", cause=cause)
             engine.store.set_trial(run.id, row.number, state=TrialState.IMPLIED, failure=why)
             said(f"trial {row.number} ({row.config.label}) is skipped: {cause}")
+            track.skip_trial(row.number, row.config.label, TrialState.IMPLIED, cause)
 
 
 def _stop_sweep_unit(session: DurableSession, port: int, said: Callable[[str], None]) -> None:

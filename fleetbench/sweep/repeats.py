@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+from fleetbench.bench.client import Count
 from fleetbench.bench.measure import Server, Task, measure
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import HostRebooted, NotReady
 from fleetbench.model import Workload
 from fleetbench.results.rows import MeasurementKind, TrialRow, Verdict
 from fleetbench.results.store import Store
+from fleetbench.results.timeline import Step
 from fleetbench.service.diagnose import not_ready
 from fleetbench.sweep.boots import refuse_reboot
 from fleetbench.sweep.evidence import invocation_of
 from fleetbench.sweep.ground import Bench, Ground
+from fleetbench.sweep.track import Track
 
 
 def is_fresh(row: TrialRow, invocation: str) -> bool:
@@ -30,7 +34,7 @@ def measure_all(
     Raises NotReady with the cause as soon as the server is not the one any more that it was at the start;
     HostRebooted when that is because its host has another boot now than `boot`.
     """
-    session, said = ground.session, ground.said
+    session, said, track = ground.session, ground.said, ground.track
     invocation = invocation_of(session, server.unit)
 
     def alive() -> None:
@@ -57,6 +61,7 @@ def measure_all(
                 seed=seed_of(bench.seed, kind, index, repeat),
                 limit_s=bench.limit_s,
             )
+            track.enter(step_of(kind), f"{workload.label} {kind.value} {repeat}")
             left = not done.issuperset((index, number) for number in range(1, row.repeats + 1))
             try:
                 found = measure(
@@ -69,6 +74,9 @@ def measure_all(
                     again=fresh and left and kind is MeasurementKind.WARMUP,
                     said=said,
                     alive=alive,
+                    passing=track.progress,
+                    counted=partial(_counted, track, task.workload),
+                    ended=partial(track.enter, Step.FETCH),
                 )
             except HostRebooted:
                 raise  # without a verdict: it is measured again
@@ -83,6 +91,7 @@ def measure_all(
             if judged and found.verdict is not Verdict.VALID and found.reasons:
                 word += f": {found.reasons[0]}"
             said(f"trial {row.number} {kind.value} {repeat}: {shown}{word}")
+            track.repeat(f"{kind.value} {repeat}: {shown}", speed, word.removeprefix(", "))
 
 
 def warm_up(workload: Workload) -> Workload:
@@ -117,3 +126,20 @@ def _finish_dead(store: Store, task: Task, exc: NotReady) -> None:
         verdict=Verdict.INVALID,
         reasons=(f"the server died during the run: {exc.what}",),
     )
+
+
+def step_of(kind: MeasurementKind) -> Step:
+    """Return the step of the timeline that an execution belongs to."""
+    return Step.WARM_UP if kind is MeasurementKind.WARMUP else Step.MEASURE
+
+
+def speed_so_far(count: Count, workload: Workload) -> float | None:
+    """Return output tokens per second so far, None before the first second.
+
+    It takes each answer to be as long as was asked for; where fewer tokens come, the truth is slower.
+    """
+    return count.done * workload.output_len / count.elapsed_s if count.elapsed_s else None
+
+
+def _counted(track: Track, workload: Workload, count: Count) -> None:
+    track.count(count.done, count.wanted, speed_so_far(count, workload))

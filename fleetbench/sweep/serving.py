@@ -9,6 +9,7 @@ from fleetbench.facts.values import HostFacts
 from fleetbench.model import Host, ServiceSpec
 from fleetbench.preflight import refuse, units_of
 from fleetbench.results.rows import TrialRow
+from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
 from fleetbench.service_log import phase
 from fleetbench.sweep.ground import Ground
@@ -30,6 +31,7 @@ def serve(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) ->
         if not (exc.failure and exc.failure.retryable):
             raise
         ground.said(f"trial {row.number}: {exc.failure.cause}; this may pass, trying once more")
+    ground.track.enter(Step.STOP, "to try once more")
     lifecycle.stop(ground.session, spec.unit)
     return _serving(ground, row, spec, ground.read_facts(ground.session))
 
@@ -41,12 +43,16 @@ def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts)
     target = lifecycle.Target.of(spec)
     if there is not None and there.running and there.running_spec == spec_hash(spec):
         said(f"trial {row.number}: its server still runs")
+        ground.track.enter(Step.LOAD, "its server still runs")
         invocation = there.invocation
     else:
         if there is not None and there.load != "not-found":
+            ground.track.enter(Step.STOP, f"old {spec.unit}")
             lifecycle.stop(session, spec.unit)
+        ground.track.enter(Step.DRAIN)
         refuse(ground.host, spec, ground.read_facts(session), ours=ground.borrowed)
         lifecycle.drain(session, spec.gpus, ground.read_facts, port=spec.port, said=said)
+        ground.track.enter(Step.LOAD)
         session.put(render(spec).encode(), spec.unit_path)
         session.read(("systemctl", "daemon-reload"), timeout_s=60)
         invocation = lifecycle.start(session, spec.unit)
@@ -55,8 +61,9 @@ def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts)
         target,
         invocation=invocation,
         timeout_s=ground.ready_timeout_s,
-        said=said,
+        said=ground.track.progress,
         phase_of=phase,
+        seen=ground.track.journal,
     )
     ground.store.set_trial(
         row.run_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
 from fleetbench.model import Failure, TrialState
 from fleetbench.results.rows import TrialRow
+from fleetbench.results.timeline import Step
 from fleetbench.sweep.boots import boot_of, refuse_reboot
 from fleetbench.sweep.evidence import Evidence, invocation_of
 from fleetbench.sweep.ground import Bench, Ground
@@ -23,6 +24,8 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     Lost connections are raised, and HostRebooted: neither says anything about the configuration.
     """
     store, said = ground.store, ground.said
+    ground.track.begin_trial(row.number, row.config.label)
+    ground.track.enter(Step.STOP, "reading facts")
     said(f"trial {row.number}: {row.config.label} on GPU {row.gpus or '–'}")
     facts = ground.read_facts(ground.session)
     spec = sweep_spec(ground, row, facts)
@@ -48,10 +51,13 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
         invocation = (exc.invocation if isinstance(exc, NotReady) else "") or invocation
         store.set_trial(row.run_id, row.number, state=TrialState.FAILED, failure=failure)
         said(f"trial {row.number} failed: {failure.cause}")
+        ground.track.end_trial(TrialState.FAILED, failure.cause)
         state = TrialState.FAILED
     else:
         store.set_trial(row.run_id, row.number, state=TrialState.MEASURED)
+        ground.track.end_trial(TrialState.MEASURED)
         state = TrialState.MEASURED
+    ground.track.enter(Step.FETCH, "journal and facts")
     evidence.keep_after(invocation or invocation_of(ground.session, spec.unit), ground.read_facts)
     return state
 

@@ -38,6 +38,7 @@ class DurableSession:
     A command that changes something is not repeated blindly: `run` raises `ConnectionLost` and the caller
     decides. `read`, `put` and `get` change nothing when they run twice, so they wait for the host instead,
     up to `patience_s`; a host that has not answered once is waited for only when it is `known` to be there.
+    `away` is told True when the host stopped answering, and False when it answers again.
     Once the event `stop` is set (Ctrl-C reaches only the main thread), `read` and waiting raise Interrupted.
     """
 
@@ -54,6 +55,7 @@ class DurableSession:
         self.host = host
         self.stop = stop
         self.patience_s = patience_s
+        self.away: Callable[[bool], None] = lambda _: None
         self._known = known
         self._opener = opener
         self._said = said
@@ -122,12 +124,14 @@ class DurableSession:
                     raise
                 if quiet:
                     self._said(f"not reachable ({exc.cause or exc.what}); asking again")
+                    self.away(True)
                     quiet = False
                 self._pause(delay)
                 delay = min(delay * 1.6, 5.0)
             else:
                 if not quiet:
                     self._said("reachable again")
+                    self.away(False)
                 return answer
 
     def _pause(self, seconds: float) -> None:

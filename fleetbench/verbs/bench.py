@@ -15,6 +15,7 @@ from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
 from fleetbench.preflight import units_of
 from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, TrialRow, Verdict
 from fleetbench.results.store import Store, open_store
+from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
 from fleetbench.service.lifecycle import bound_to
 from fleetbench.service_log import phase
@@ -23,11 +24,14 @@ from fleetbench.sweep.evidence import Evidence
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.reach import server_address
 from fleetbench.sweep.repeats import is_fresh, measure_all
+from fleetbench.sweep.timeline import Timeline
+from fleetbench.sweep.track import Track
 from fleetbench.sweep.trial import as_failure
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import served_by
 from fleetbench.verbs.common import Options, at_least, facts_of, say, session_to
 from fleetbench.verbs.measuring import PATIENCE_S, resumable
+from fleetbench.verbs.watched import plain
 
 READY_S = 1800
 
@@ -120,6 +124,10 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     def facts(through: DurableSession) -> HostFacts:
         return facts_of(through, host)
 
+    timeline = Timeline(run.id, store.directory(run.id), said=said)
+    track = Track(timeline, host.name, watch=plain)
+    for each in (session, client_session):
+        each.away = track.away
     ground = Ground(
         store=store,
         host=host,
@@ -129,6 +137,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         borrowed=(),
         ready_timeout_s=READY_S,
         said=said,
+        track=track,
     )
     said(f"run {run.id}: {row.config.label} on GPU {row.gpus or '–'}, client {client.name}")
     evidence = Evidence(store.directory(run.id) / f"trial-{row.number:02d}", session)
@@ -140,7 +149,11 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         warmup=bool(arguments.get("warmup", True)),
     )
     try:
-        _measure_service(ground, run, row, bench, evidence)
+        with timeline:
+            track.begin_trial(row.number, row.config.label)
+            track.enter(Step.STOP, "reading facts")
+            _measure_service(ground, run, row, bench, evidence)
+            track.end_trial(TrialState.MEASURED)
     except KeyboardInterrupt:
         store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
         console.progress(f"the client runs on; continue with: invoke bench --resume {run.id}")
@@ -198,6 +211,7 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
         now = facts_when_running(session, ground.read_facts, unit.name)
         row, unit = store.trials(run.id)[0], _running_unit(host, now, row.port)
         _measure(ground, row, bench, server, now)
+    ground.track.enter(Step.FETCH, "journal and facts")
     evidence.keep_after(unit.invocation, ground.read_facts)
 
 
@@ -217,13 +231,15 @@ def _refuse_invalid(store: Store, run: RunRow, host: Host) -> None:
 def _measure(ground: Ground, row: TrialRow, bench: Bench, server: Server, facts: HostFacts) -> None:
     """Measure when the service answers: it may still be loading, and the client does not wait for it."""
     unit = _running_unit(ground.host, facts, row.port)
+    ground.track.enter(Step.LOAD, "until the service answers")
     lifecycle.wait_ready(
         ground.session,
         lifecycle.Target.installed(unit, facts),
         invocation=unit.invocation,
         timeout_s=ground.ready_timeout_s,
-        said=ground.said,
+        said=ground.track.progress,
         phase_of=phase,
+        seen=ground.track.journal,
     )
     fresh = is_fresh(row, unit.invocation)
     measure_all(ground, row, bench, server, boot=boot_of(facts), fresh=fresh)

@@ -19,9 +19,11 @@ from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import run_sweep
 from fleetbench.sweep.loan import to_borrow
 from fleetbench.sweep.on_host import Engine
+from fleetbench.sweep.timeline import Timeline
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, at_least, facts_of, print_failures, session_to
 from fleetbench.verbs.planning import cells, verdicts
+from fleetbench.verbs.watched import plain
 
 PATIENCE_S = 900
 
@@ -104,6 +106,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     def session(host: Host) -> DurableSession:
         return session_to(host, patience_s=PATIENCE_S, known=True, stop=stop)
 
+    timeline = Timeline(run.id, store.directory(run.id), said=console.progress)
     engine = Engine(
         store=store,
         hosts={name: find_host(inventory, name) for name in run.hosts},
@@ -119,8 +122,11 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         read_facts=facts_of,
         said=lambda text, host: console.progress(text, host=host),
         stop=stop,
+        timeline=timeline,
+        watch=plain,
     )
-    status = run_sweep(engine, run)
+    with timeline:
+        status = run_sweep(engine, run)
     rows = store.trials(run.id)
     done = sum(row.state is TrialState.MEASURED for row in rows)
     console.progress(f"run {run.id}: {done} of {len(rows)} trials measured")
