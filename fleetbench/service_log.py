@@ -38,6 +38,10 @@ class ServiceLog:
         phase: the furthest phase that any process reached.
         percent: progress within loading or capturing.
         tp, pp, dp, max_model_len: what the engine really runs with.
+        model: name or path that the engine loads; of a model that is offline the snapshot's path.
+        dtype: of the computation, `bfloat16`; quantization: empty also when there is none.
+        kv_cache_dtype: `auto` means the model's own.
+        max_num_seqs: how many requests run at a time at most, where the command line says so.
         model_load_gib: GPU memory of the weights, the largest of the ranks.
         weights_load_s, model_load_s: time for the weight files, and for the whole model; the slowest rank's.
         kv_cache_gib: memory for the KV cache, the smallest of the ranks.
@@ -53,6 +57,13 @@ class ServiceLog:
     pp: int | None = None
     dp: int | None = None
     max_model_len: int | None = None
+    model: str = ""
+    dtype: str = ""
+    quantization: str = ""
+    kv_cache_dtype: str = ""
+    enforce_eager: bool | None = None
+    prefix_caching: bool | None = None
+    max_num_seqs: int | None = None
     attention_backend: str = ""
     model_load_gib: float | None = None
     weights_load_s: float | None = None
@@ -76,7 +87,7 @@ _MARKERS: tuple[tuple[re.Pattern[str], Phase | None], ...] = tuple(
         (r"Automatically detected platform ", Phase.IMPORTING),
         (r"vLLM API server version (?P<vllm_version>[\w.+-]{1,40})", Phase.IMPORTING),
         (r"[\s▄▀█]{8,60}version (?P<vllm_version>\d[\w.+-]{1,40})", Phase.IMPORTING),
-        (r"non-default args: ", Phase.IMPORTING),
+        (r"non-default args: |args: Namespace\(", Phase.IMPORTING),
         (r"Resolved architecture: ", Phase.IMPORTING),
         (r"Using max model len (?P<max_model_len>\d{1,9})", Phase.IMPORTING),
         (r"Initializing a V\d LLM engine \(v(?P<vllm_version>[\w.+-]{1,40})\) with config", Phase.IMPORTING),
@@ -119,13 +130,41 @@ _PARALLEL = re.compile(
     r", max_seq_len=(?P<max_model_len>\d{1,9}), .{0,200}\btensor_parallel_size=(?P<tp>\d{1,4}),"
     r" pipeline_parallel_size=(?P<pp>\d{1,4}), (?:data_parallel_size=(?P<dp>\d{1,4}), )?"
 )
+# Words of the same line, each by itself: their order and neighbours differ between versions.
+_ENGINE = tuple(
+    re.compile(expression)
+    for expression in (
+        r"config: model=\'(?P<model>[^\']{1,300})\'",
+        r"\bdtype=torch\.(?P<dtype>\w{1,30})",
+        r"\bquantization=(?P<quantization>(?!None\b)[\w.-]{1,60})",
+        r"\bkv_cache_dtype=(?P<kv_cache_dtype>[\w.]{1,30})",
+        r"\benforce_eager=(?P<enforce_eager>True|False)",
+        r"\benable_prefix_caching=(?P<prefix_caching>True|False)",
+    )
+)
 # Each engine of a dense model believes that it is alone (dp=1); the arguments know how many there are.
-_ARGUED = re.compile(r"\'data_parallel_size\': (?P<dp>\d{1,4})\b")
+_ARGUED = tuple(
+    re.compile(expression)
+    for expression in (
+        r"\bdata_parallel_size(?:\': |=)(?P<dp>\d{1,4})\b",
+        r"\bmax_num_seqs(?:\': |=)(?P<max_num_seqs>\d{1,7})\b",
+    )
+)
+# Lines that hold several facts: how they begin, and what is looked for in them.
+_INSIDE = (
+    ("Initializing a V", (_PARALLEL, *_ENGINE)),
+    ("non-default args: ", _ARGUED),
+    ("args: Namespace(", _ARGUED),  # 0.8
+)
 _COMPILATION = re.compile(rf"\(compilation: (?P<compile_s>{_NUMBER}) s\)")
 _PERCENT = re.compile(r": {1,4}(?P<percent>\d{1,3})%")
-_WHOLE = ("tp", "pp", "dp", "max_model_len", "kv_cache_tokens", "concurrency_tokens", "percent")
+_WHOLE = (
+    *("tp", "pp", "dp", "max_model_len", "max_num_seqs"),
+    *("kv_cache_tokens", "concurrency_tokens", "percent"),
+)
 _SMALLEST = ("kv_cache_gib", "kv_cache_tokens", "max_concurrency")
-_WORDS = ("vllm_version", "attention_backend", "url")
+_WORDS = ("vllm_version", "model", "dtype", "quantization", "kv_cache_dtype", "attention_backend", "url")
+_SWITCHES = ("enforce_eager", "prefix_caching")
 
 
 def read_service_log(text: str) -> ServiceLog:
@@ -161,9 +200,10 @@ def _learn(log: ServiceLog, line: LogLine) -> ServiceLog:
         found: dict[str, str | None] = dict(match.groupdict())
         if "engine_init_s" in found and (compilation := _COMPILATION.search(line.text)):
             found |= compilation.groupdict()
-        for start, expression_inside in (("Initializing a V", _PARALLEL), ("non-default args: ", _ARGUED)):
-            if line.text.startswith(start) and (inside := expression_inside.search(line.text)):
-                found |= inside.groupdict()
+        for start, expressions in _INSIDE:
+            if line.text.startswith(start):
+                for match_inside in filter(None, (inside.search(line.text) for inside in expressions)):
+                    found |= match_inside.groupdict()
         return replace(_moved(log, shown, line.text), **_values(log, found))
     return log
 
@@ -185,6 +225,9 @@ def _values(log: ServiceLog, found: dict[str, str | None]) -> dict[str, Any]:
             continue
         if name in _WORDS:
             values[name] = text
+            continue
+        if name in _SWITCHES:
+            values[name] = text == "True"
             continue
         value: float = int(text.replace(",", "")) if name in _WHOLE else float(text)
         known = getattr(log, name)

@@ -20,12 +20,16 @@ _LIMIT = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What answered: model ids, their length limit, vLLM's version, and the text of one completion."""
+    """What answered: model ids, their length limit, vLLM's version, and the text of one completion.
+
+    `root` is the name or path that the server was started with, where it says so.
+    """
 
     models: tuple[str, ...]
     max_model_len: int | None
     version: str
     completion: str
+    root: str = ""
 
 
 class Unanswered(FleetbenchError):
@@ -49,7 +53,8 @@ def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
             f"port {port} serves another model",
             cause=f"asked for {model}, /v1/models names {', '.join(names)}",
         )
-    limits = [entry.get("max_model_len") for entry in models if entry.get("id") == model]
+    (entry,) = [entry for entry in models if entry.get("id") == model][:1]
+    limit, root = entry.get("max_model_len"), entry.get("root")
     version = _json("GET", port, "/version", timeout_s=15)
     body = {"model": model, "prompt": "The", "max_tokens": 4, "temperature": 0}
     answer = _json("POST", port, "/v1/completions", timeout_s=timeout_s, body=body)
@@ -59,13 +64,27 @@ def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
         raise Unanswered("the first completion has no text", cause=one_line(str(answer)[:2000]))
     return Served(
         models=names,
-        max_model_len=limits[0] if limits and isinstance(limits[0], int) else None,
+        max_model_len=limit if isinstance(limit, int) else None,
         version=one_line(str(version.get("version", "")), 60) if isinstance(version, dict) else "",
         completion=one_line(str(first["text"]), 200),
+        root=one_line(root, 300) if isinstance(root, str) else "",
     )
 
 
+def metrics(port: int, *, timeout_s: float = 10) -> str:
+    """Return what /metrics of a server on a loopback port answers; Unanswered when it does not."""
+    return _answer("GET", port, "/metrics", timeout_s=timeout_s).decode("utf-8", "replace")
+
+
 def _json(method: str, port: int, path: str, *, timeout_s: float, body: object = None) -> Any:
+    content = _answer(method, port, path, timeout_s=timeout_s, body=body)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as exc:
+        raise Unanswered(f"{path} was not answered", cause=str(exc)) from exc
+
+
+def _answer(method: str, port: int, path: str, *, timeout_s: float, body: object = None) -> bytes:
     url = f"http://127.0.0.1:{port}{path}"
     session = requests.Session()
     session.trust_env = False  # a proxy of the controller has no business with a forwarded port
@@ -87,8 +106,8 @@ def _json(method: str, port: int, path: str, *, timeout_s: float, body: object =
                 raise Unanswered(
                     f"{path} answered {response.status_code}", cause=content.decode("utf-8", "replace")
                 )
-            return json.loads(content)
-    except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, RecursionError) as exc:
+            return content
+    except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as exc:
         raise Unanswered(f"{path} was not answered", cause=str(exc)) from exc
     finally:
         session.close()

@@ -14,6 +14,7 @@ from fleetbench.service import lifecycle
 from fleetbench.service_log import phase
 from fleetbench.sweep.ground import Ground
 from fleetbench.sweep.reach import server_address
+from fleetbench.sweep.readback import prove
 from fleetbench.units import render, spec_hash
 
 
@@ -70,8 +71,8 @@ def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts)
         row.number,
         vllm_version=ready.served.version,
         ready_s=ready.seconds,
-        effective={"max_model_len": ready.served.max_model_len, "invocation": invocation},
     )
+    prove(ground, row, (spec, ready))
     said(f"trial {row.number}: ready after {ready.seconds:.0f} s (vLLM {ready.served.version})")
     return invocation
 

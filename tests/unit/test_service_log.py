@@ -49,6 +49,8 @@ def test_a_newer_log_gives_all_facts() -> None:
         pp=1,
         dp=2,
         max_model_len=40960,
+        model="/m",
+        dtype="bfloat16",
         attention_backend="FLASH_ATTN",
         model_load_gib=14.25,
         weights_load_s=9.5,

