@@ -58,9 +58,10 @@ class UsageError(FleetbenchError):
 
 
 class NotReached(FleetbenchError):
-    """A host did not answer, or refused the connection."""
+    """A host did not answer, or refused the connection; `since` when (UTC), where it was waited for."""
 
     exit_status = Exit.NOT_REACHED
+    since: str = ""
 
 
 class HostKeyRefused(NotReached):

@@ -123,14 +123,21 @@ def _cuda(
         yield remark("quantisation", f"--quantization {arguments.quantisation} is not counted")
 
 
-def _visible(gpu: Gpu) -> float:
+def card_of(gpu: Gpu) -> Card | None:
+    """Return the row of the catalogue that a GPU is; None when it is not there."""
     total = gpu.memory_mib or 0
     for card in catalogue():
         # The same card is 16160 or 16384 MiB to different drivers; torch sees the same of it.
         alike = abs(card.memory_mib - total) <= total * 0.015
         if alike and card.vendor == gpu.vendor and set(card.words[:1]) <= set(_words(gpu.name)):
-            return min(card.visible_mib, total) / _MIB_PER_GIB
-    return total * _USUAL_SHARE / _MIB_PER_GIB
+            return card
+    return None
+
+
+def _visible(gpu: Gpu) -> float:
+    total = gpu.memory_mib or 0
+    card = card_of(gpu)
+    return (min(card.visible_mib, total) if card else total * _USUAL_SHARE) / _MIB_PER_GIB
 
 
 def _words(name: str) -> list[str]:

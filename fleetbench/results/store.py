@@ -26,6 +26,7 @@ from fleetbench.results.database import (
 )
 from fleetbench.results.migrations import MIGRATIONS, check_version, migrate
 from fleetbench.results.store_measurements import MeasurementTable
+from fleetbench.results.store_moves import MoveTable
 from fleetbench.results.store_runs import Clock, utc_now
 from fleetbench.results.store_trials import LoanTable, TrialTable
 
@@ -35,7 +36,7 @@ DEFAULT_DIRECTORY = "runs"
 DATABASE_FILE = "fleetbench.sqlite"
 
 
-class Store(TrialTable, MeasurementTable, LoanTable):
+class Store(TrialTable, MoveTable, MeasurementTable, LoanTable):
     """Runs, trials, measurements and loans. Safe to use from several threads and several processes."""
 
     @property

@@ -54,7 +54,7 @@ class MeasurementTable(RunTable):
             "started_at": self.now(),
             "ended_at": "",
             "directory": measurement_directory(trial, workload_index, repeat, kind),
-            **_no_result(),
+            **no_result(),
         }
         with writing(self._engine, "record the measurement") as connection:
             self._lock_run(connection, run_id)
@@ -142,6 +142,7 @@ def _is(key: Key) -> ColumnElement[bool]:
     )
 
 
-def _no_result() -> dict[str, Any]:
+def no_result() -> dict[str, Any]:
+    """Return the columns of a measurement that has no result yet."""
     columns, _ = result_columns(BenchResult())
     return {**columns, "exit_status": None, "verdict": None, "reasons": []}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetbench.bench.measure import keep_files
+from fleetbench.errors import FleetbenchError
 from fleetbench.facts.document import to_json
 from fleetbench.facts.values import HostFacts
 from fleetbench.service.lifecycle import ReadFacts
@@ -37,6 +38,29 @@ class Evidence:
             journal = self.session.read(bash(_JOURNAL, invocation), timeout_s=120)
             content["server.journal"] = journal.stdout.encode()
         keep_files(self.directory, content)
+
+
+def set_aside(directory: Path, host: str) -> Path | None:
+    """Keep what a trial left that is begun anew elsewhere: its directory gets the host's name.
+
+    Returns the new place; None when there was nothing to keep.
+    """
+    if not directory.is_dir():
+        return None
+    place = directory.with_name(f"{directory.name}-on-{host}")
+    turn = 1
+    while place.exists():
+        turn += 1
+        place = directory.with_name(f"{directory.name}-on-{host}-{turn}")
+    try:
+        directory.rename(place)
+    except OSError as exc:
+        raise FleetbenchError(
+            f"cannot keep {directory} as {place.name}",
+            cause=exc.strerror or str(exc),
+            next_step="make room or mend the rights, then resume the run",
+        ) from exc
+    return place
 
 
 def invocation_of(session: DurableSession, unit: str) -> str:

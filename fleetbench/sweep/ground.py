@@ -1,15 +1,54 @@
-"""What a trial needs beside its row: where it stands, and how it is measured."""
+"""What a sweep needs beside its run, and a trial beside its row: where it stands, how it is measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from fleetbench.facts.values import HostFacts
 from fleetbench.model import Host, Model
+from fleetbench.results.rows import TrialRow
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
+from fleetbench.sweep.events import Expected, Watcher, ignore, nothing_expected
+from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.track import Track
 from fleetbench.transport.durable import DurableSession
+
+
+def _unknown_s(row: TrialRow) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What a sweep needs beside its run.
+
+    `open_session` gives a durable session to a host; `read_facts` the facts of a host through one. `kinds`
+    says of each host what makes it like another (`plan.schedule.Place`); hosts that it does not name are of a
+    kind of their own. `expected_s` is how long a trial takes.
+    """
+
+    store: Store
+    hosts: Mapping[str, Host]
+    model: Model
+    client: Host | None
+    seed: int
+    ready_timeout_s: float
+    bench_timeout_s: float
+    warmup: bool
+    open_session: Callable[[Host], DurableSession]
+    read_facts: Callable[[DurableSession, Host], HostFacts]
+    said: Callable[[str, str], None]
+    stop: threading.Event
+    lease_s: float = 900
+    prune: bool = True
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    expected_s: Callable[[TrialRow], float] = _unknown_s
+    timeline: Timeline = field(default_factory=Timeline)
+    watch: Watcher = ignore
+    expected: Expected = nothing_expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ class DurableSession:
         self._said = said
         self._inner: Session | None = None
         self._closed_round_trips = 0
+        self._silent_since = ""  # UTC; empty while the host answers
 
     @property
     def round_trips(self) -> int:
@@ -120,6 +121,8 @@ class DurableSession:
             except HostKeyRefused:
                 raise  # waiting does not make a wrong key right
             except NotReached as exc:
+                self._silent_since = self._silent_since or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                exc.since = self._silent_since
                 if time.monotonic() > give_up or not self._known:
                     raise
                 if quiet:
@@ -129,6 +132,7 @@ class DurableSession:
                 self._pause(delay)
                 delay = min(delay * 1.6, 5.0)
             else:
+                self._silent_since = ""
                 if not quiet:
                     self._said("reachable again")
                     self.away(False)

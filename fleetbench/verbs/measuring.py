@@ -17,8 +17,8 @@ from fleetbench.plan.schedule import Place, trials
 from fleetbench.results.rows import UNFINISHED, RunKind, RunRow
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import run_sweep
+from fleetbench.sweep.ground import Engine
 from fleetbench.sweep.loan import to_borrow
-from fleetbench.sweep.on_host import Engine
 from fleetbench.sweep.timeline import Timeline
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, at_least, facts_of, print_failures, session_to
@@ -58,7 +58,8 @@ def sweep(
         if options.check:
             _show_plan(planned, hosts, named, wanted, options)
             return Exit.CHANGES_PENDING
-        arguments = _arguments(named, client) | {"prune": prune}
+        kinds: dict[str, Any] = {place.host.name: place.kind for place in places}
+        arguments = _arguments(named, client) | {"prune": prune, "kinds": kinds}
         fingerprint = _fingerprint(wanted, named, hosts, client)
         unfinished = store.find_unfinished(
             kind=RunKind.SWEEP, hosts=[h.name for h in hosts], model=wanted.name, fingerprint=fingerprint
@@ -120,6 +121,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         warmup=bool(arguments.get("warmup", True)),
         open_session=session,
         read_facts=facts_of,
+        kinds=_texts(arguments, "kinds"),
         said=lambda text, host: console.progress(text, host=host),
         stop=stop,
         timeline=timeline,
@@ -199,6 +201,11 @@ def _arguments(named: Sweep, client: str) -> dict[str, Any]:
 def _fingerprint(model: Model, named: Sweep, hosts: Sequence[Host], client: str) -> str:
     asked = [model.name, model.repo, asdict(named), [host.name for host in hosts], client]
     return hashlib.sha256(json.dumps(asked, default=str, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _texts(arguments: Mapping[str, object], name: str) -> dict[str, str]:
+    value = arguments.get(name)
+    return {str(key): str(item) for key, item in value.items()} if isinstance(value, Mapping) else {}
 
 
 def _whole(arguments: Mapping[str, object], name: str, default: int) -> int:
