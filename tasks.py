@@ -326,6 +326,7 @@ def bench(
     resume="id of an interrupted run to continue",
     new="start afresh even when the same work was interrupted before",
     no_prune="try also what an earlier failure of the run implies",
+    steps="with --check: the expected seconds of each step, and where they are known from",
 )
 def sweep(
     c: Context,
@@ -338,6 +339,7 @@ def sweep(
     resume: str = "",
     new: bool = False,
     no_prune: bool = False,
+    steps: bool = False,
     inventory: str = "",
     format: str = "table",
     debug: bool = False,
@@ -357,6 +359,7 @@ def sweep(
             repeats=repeats,
             new=new,
             prune=not no_prune,
+            steps=steps,
         ),
     )
 

@@ -189,7 +189,8 @@ class Sweep:
 
     `parallel` is `"all"` (every tp×dp that the host's GPUs allow), or names of strategies
     (`"tp"`, `"dp"`, `"pp"`: all GPUs of the host that one way), or explicit configurations. `lease_s` after
-    the controller was last heard of, a host gives production back by itself.
+    the controller was last heard of, a host gives production back by itself; a host that has not answered for
+    `patience_s` is lost.
     """
 
     name: str
@@ -201,6 +202,7 @@ class Sweep:
     ready_timeout_s: float = 1800
     bench_timeout_s: float = 7200
     lease_s: float = 900
+    patience_s: float = 900
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,4 +193,5 @@ def sweep_keys(parallel: Reader, workload: Reader) -> Mapping[str, Reader]:
         "ready_timeout_s": number(1, 7 * day_s, unit="seconds"),
         "bench_timeout_s": number(1, 7 * day_s, unit="seconds"),
         "lease_s": number(60, day_s, unit="seconds"),
+        "patience_s": number(5, day_s, unit="seconds"),
     }

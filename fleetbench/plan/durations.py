@@ -142,14 +142,14 @@ def expected(
         for found, how in near
         if found.ready_s is not None
     ]
-    ready = _best(start, load + compiling)
-    share = ready[0] / (load + compiling)
+    ready, source = _best(start, load + compiling)
+    loading = _share_of_loading(near, load / (load + compiling))
     table = guess.machine.table
     steps = [
         _plain(Step.STOP, near, table.stop_s),
         _plain(Step.DRAIN, near, table.drain_s),
-        Expectation(step=Step.LOAD, seconds=load * share, source=ready[1]),
-        Expectation(step=Step.COMPILE, seconds=compiling * share, source=ready[1]),
+        Expectation(step=Step.LOAD, seconds=ready * loading, source=source),
+        Expectation(step=Step.COMPILE, seconds=ready * (1 - loading), source=source),
     ]
     for workload in subject.workloads:
         if subject.warmup:
@@ -157,6 +157,17 @@ def expected(
         steps.append(_executions(Step.MEASURE, subject, workload, near, guess, subject.repeats))
     steps.append(_plain(Step.FETCH, near, table.fetch_s))
     return Expected(tuple(steps))
+
+
+def _share_of_loading(near: Sequence[tuple[Seen, _Near]], estimate: float) -> float:
+    """Return which part of a start was loading where timelines say, else as estimated."""
+    both = [
+        _Sample(near=how, seen=found, seconds=found.steps_s[Step.LOAD] / whole)
+        for found, how in near
+        if (whole := found.steps_s.get(Step.LOAD, 0.0) + found.steps_s.get(Step.COMPILE, 0.0)) > 0
+        and {Step.LOAD, Step.COMPILE} <= set(found.steps_s)
+    ]
+    return _best(both, estimate)[0]
 
 
 def one_wave(workload: Workload) -> int:

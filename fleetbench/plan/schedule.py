@@ -5,7 +5,7 @@ The result of a trial always names host and GPUs, so two hosts of one kind are n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fleetbench.errors import NotPossible
@@ -13,6 +13,7 @@ from fleetbench.facts.values import HostFacts, Missing, Topology
 from fleetbench.model import Config, Device, GpuSet, Host, Model, Sweep, Trial
 from fleetbench.plan.candidates import candidates
 from fleetbench.plan.gpu_sets import gpu_sets
+from fleetbench.plan.spread import longest_first
 from fleetbench.preflight import units_of
 
 
@@ -62,16 +63,29 @@ def free_port(host: Host, facts: HostFacts) -> int:
     )
 
 
-def trials(sweep: Sweep, model: Model, places: Sequence[Place]) -> tuple[Trial, ...]:
+def _alike(config: Config, place: Place) -> float:
+    return 1.0
+
+
+def trials(
+    sweep: Sweep,
+    model: Model,
+    places: Sequence[Place],
+    *,
+    expected_s: Callable[[Config, Place], float] = _alike,
+) -> tuple[Trial, ...]:
     """Given the places, return the trials in order, numbered from 1.
 
-    Trials of one kind of host are dealt out in turn; consecutive trials of a host are in order of size.
+    Trials of one kind of host are dealt out the longest first. Who really does a trial shows when a host
+    takes it: the plan holds as far as everything takes as long as expected.
     """
     found: list[Trial] = []
     for kind in dict.fromkeys(place.kind for place in places):
         alike = [place for place in places if place.kind == kind]
-        for turn, config in enumerate(candidates(sweep, model, len(alike[0].gpus.indices))):
-            place = alike[turn % len(alike)]
+        configs = candidates(sweep, model, len(alike[0].gpus.indices))
+        spans = longest_first([expected_s(config, alike[0]) for config in configs], [0.0] * len(alike))
+        for config, span in zip(configs, spans, strict=True):
+            place = alike[span.lane]
             found.append(
                 Trial(
                     number=len(found) + 1,

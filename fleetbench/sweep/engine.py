@@ -29,7 +29,7 @@ def run_sweep(engine: Engine, run: RunRow) -> Exit:
         run.id,
         {name: engine.kinds.get(name, name) for name in names},
         client=engine.client.name if engine.client else "",
-        expected_s=engine.expected_s,
+        times=engine.times,
         prune=engine.prune,
         said=engine.said,
         skipped=lambda row, failure: _skip(engine, row, failure),

@@ -8,17 +8,13 @@ from dataclasses import dataclass, field
 
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import Host, Model
-from fleetbench.results.rows import TrialRow
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
 from fleetbench.sweep.events import Expected, Watcher, ignore, nothing_expected
 from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.track import Track
+from fleetbench.sweep.work import Durations, Unknown
 from fleetbench.transport.durable import DurableSession
-
-
-def _unknown_s(row: TrialRow) -> float:
-    return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +23,7 @@ class Engine:
 
     `open_session` gives a durable session to a host; `read_facts` the facts of a host through one. `kinds`
     says of each host what makes it like another (`plan.schedule.Place`); hosts that it does not name are of a
-    kind of their own. `expected_s` is how long a trial takes.
+    kind of their own. `times` are how long trials are expected to take.
     """
 
     store: Store
@@ -45,7 +41,7 @@ class Engine:
     lease_s: float = 900
     prune: bool = True
     kinds: Mapping[str, str] = field(default_factory=dict)
-    expected_s: Callable[[TrialRow], float] = _unknown_s
+    times: Durations = field(default_factory=Unknown)
     timeline: Timeline = field(default_factory=Timeline)
     watch: Watcher = ignore
     expected: Expected = nothing_expected

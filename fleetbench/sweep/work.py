@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from fleetbench.errors import NotReached
 from fleetbench.model import Failure, GpuSet, TrialState
@@ -54,6 +55,29 @@ class _Held:
     began: float
 
 
+class Durations(Protocol):
+    """How long trials are expected to take."""
+
+    def seconds(self, row: TrialRow) -> float:
+        """Return how long a trial is expected to take in all."""
+        ...
+
+    def learn(self) -> None:
+        """Take in what the run has measured by now."""
+        ...
+
+
+class Unknown:
+    """Nothing is known: all trials take equally long."""
+
+    def seconds(self, row: TrialRow) -> float:
+        """Nothing."""
+        return 0.0
+
+    def learn(self) -> None:
+        """Nothing."""
+
+
 class Work:
     """What is left of a run. Safe to use from the threads of all hosts."""
 
@@ -64,15 +88,15 @@ class Work:
         kinds: Mapping[str, str],
         *,
         client: str = "",
-        expected_s: Callable[[TrialRow], float] = lambda row: 0.0,
+        times: Durations | None = None,
         prune: bool = True,
         said: Callable[[str, str], None] = lambda text, host: None,
         skipped: Callable[[TrialRow, Failure], None] = lambda row, failure: None,
     ) -> None:
         """`kinds` says of each host what makes it like another; `client` is the host of the bench clients
-        (empty: each server's own); `expected_s` how long a trial takes."""
+        (empty: each server's own); `times` is how long trials are expected to take."""
         self._store, self._run_id, self._kinds, self._client = store, run_id, kinds, client
-        self._expected_s, self._prune = expected_s, prune
+        self._times, self._prune = times or Unknown(), prune
         self._said, self._skipped = said, skipped
         self._changed = threading.Condition()
         self._held: dict[int, _Held] = {}
@@ -124,6 +148,7 @@ class Work:
             row = next(row for row in self._store.trials(self._run_id) if row.number == number)
             if row.state is TrialState.FAILED:
                 self._skip_implied(row)
+            self._times.learn()
             self._changed.notify_all()
         self._said(self.progress(), "")
 
@@ -176,7 +201,7 @@ class Work:
             hosts = [host for host in self._kinds if host not in self._left]
             held = dict(self._held)
         now = time.monotonic()
-        expected = {row.number: self._expected_s(row) for row in rows}
+        expected = {row.number: self._times.seconds(row) for row in rows}
         busy = dict.fromkeys(hosts, 0.0)
         for number, hold in held.items():
             if hold.host in busy and number in expected:
@@ -206,7 +231,7 @@ class Work:
             return mine[0]
         kind = self._kinds[host]
         free = [row for row in rows if self._kinds.get(row.host) == kind and self._is_free(row)]
-        return max(free, key=lambda row: (self._expected_s(row), -row.number), default=None)
+        return max(free, key=lambda row: (self._times.seconds(row), -row.number), default=None)
 
     def _is_free(self, row: TrialRow) -> bool:
         return row.state is TrialState.PENDING or (row.state is TrialState.RUNNING and row.host in self.lost)

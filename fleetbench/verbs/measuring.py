@@ -13,16 +13,21 @@ from fleetbench import console, fleet
 from fleetbench.errors import Exit, NotPossible, UsageError
 from fleetbench.inventory import Inventory, find_host, find_model, find_sweep
 from fleetbench.model import GpuSet, Host, Model, Sweep, Trial, TrialState
+from fleetbench.plan.durations import in_words
+from fleetbench.plan.roofline import Guess
 from fleetbench.plan.schedule import Place, trials
 from fleetbench.results.rows import UNFINISHED, RunKind, RunRow
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import run_sweep
 from fleetbench.sweep.ground import Engine
+from fleetbench.sweep.history import kinds_of
 from fleetbench.sweep.loan import to_borrow
 from fleetbench.sweep.timeline import Timeline
+from fleetbench.sweep.times import Times, as_arguments
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, at_least, facts_of, print_failures, session_to
-from fleetbench.verbs.planning import cells, verdicts
+from fleetbench.verbs.forecast import Forecast, restoring_s, show_steps, show_total
+from fleetbench.verbs.planning import cells, guess_on, verdicts
 from fleetbench.verbs.watched import plain
 
 PATIENCE_S = 900
@@ -38,6 +43,7 @@ def sweep(
     repeats: int,
     new: bool,
     prune: bool = True,
+    steps: bool = False,
 ) -> Exit:
     """Measure the configurations of a sweep on the chosen hosts, or continue a run that was interrupted."""
     at_least(0, repeats=repeats)  # 0: as the sweep says
@@ -53,13 +59,19 @@ def sweep(
         hosts = replace(options, hosts=options.hosts or wanted.hosts).chosen(inventory)
         if client:
             find_host(inventory, client)  # a wrong name makes no run
-        places = _places(hosts, options)
-        planned = trials(named, wanted, places)
+        sites = _sites(hosts, wanted, options)
+        forecast = Forecast.of(store, named, wanted, sites)
+        places = [place for place, _ in sites]
+        planned = trials(named, wanted, places, expected_s=forecast.seconds)
         if options.check:
-            _show_plan(planned, hosts, named, wanted, options)
+            _show_plan(store, planned, hosts, forecast, options, steps=steps)
             return Exit.CHANGES_PENDING
-        kinds: dict[str, Any] = {place.host.name: place.kind for place in places}
-        arguments = _arguments(named, client) | {"prune": prune, "kinds": kinds}
+        arguments = _arguments(named, client) | {
+            "prune": prune,
+            "kinds": dict(forecast.kinds),
+            "guesses": as_arguments(forecast.guesses),
+            "weights_gib": forecast.weights_gib,
+        }
         fingerprint = _fingerprint(wanted, named, hosts, client)
         unfinished = store.find_unfinished(
             kind=RunKind.SWEEP, hosts=[h.name for h in hosts], model=wanted.name, fingerprint=fingerprint
@@ -104,14 +116,18 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     stop = threading.Event()
     client = str(arguments.get("client") or "")
 
-    def session(host: Host) -> DurableSession:
-        return session_to(host, patience_s=PATIENCE_S, known=True, stop=stop)
+    patience_s = _real(arguments, "patience_s", PATIENCE_S)
 
+    def session(host: Host) -> DurableSession:
+        return session_to(host, patience_s=patience_s, known=True, stop=stop)
+
+    wanted = find_model(inventory, run.model)
+    times = Times(store, run, warmup=bool(arguments.get("warmup", True)), arguments=wanted.serve_args)
     timeline = Timeline(run.id, store.directory(run.id), said=console.progress)
     engine = Engine(
         store=store,
         hosts={name: find_host(inventory, name) for name in run.hosts},
-        model=find_model(inventory, run.model),
+        model=wanted,
         client=find_host(inventory, client) if client else None,
         seed=_whole(arguments, "seed", 1),
         ready_timeout_s=_real(arguments, "ready_timeout_s", 1800),
@@ -121,7 +137,9 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         warmup=bool(arguments.get("warmup", True)),
         open_session=session,
         read_facts=facts_of,
-        kinds=_texts(arguments, "kinds"),
+        kinds=kinds_of(run),
+        times=times,
+        expected=times.by_step,
         said=lambda text, host: console.progress(text, host=host),
         stop=stop,
         timeline=timeline,
@@ -136,34 +154,45 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     return status
 
 
-def _places(hosts: Sequence[Host], options: Options) -> list[Place]:
-    def look(host: Host) -> Place:
+def _sites(hosts: Sequence[Host], model: Model, options: Options) -> list[tuple[Place, Guess]]:
+    """Return each host as a place for trials, and what their durations there are guessed from."""
+
+    def look(host: Host) -> tuple[Place, Guess]:
         session = session_to(host)
         try:
-            return Place.of(host, facts_of(session, host))
+            facts = facts_of(session, host)
+            return Place.of(host, facts), guess_on(session, host, facts, model)
         finally:
             session.close()
 
     outcomes = fleet.on_each(hosts, look, parallel=options.parallel)
-    places = [outcome.value for outcome in outcomes if outcome.value is not None]
+    sites = [outcome.value for outcome in outcomes if outcome.value is not None]
     if len(hosts) == 1 and outcomes[0].error is not None:
         raise outcomes[0].error
     print_failures(outcomes, options)
-    if len(places) < len(hosts):
+    if len(sites) < len(hosts):
         missing = ", ".join(outcome.host.name for outcome in outcomes if outcome.value is None)
         raise NotPossible(
             "a sweep needs all its hosts",
             cause=f"not usable: {missing}",
             next_step="mend them, or leave them out of --hosts",
         )
-    return places
+    return sites
 
 
 def _show_plan(
-    planned: Sequence[Trial], hosts: Sequence[Host], named: Sweep, model: Model, options: Options
+    store: Store,
+    planned: Sequence[Trial],
+    hosts: Sequence[Host],
+    forecast: Forecast,
+    options: Options,
+    *,
+    steps: bool,
 ) -> None:
-    """Print the trials, what the planner says of each, and which units would be borrowed."""
+    """Print the trials with what the planner says of each (or their steps), and what would be borrowed."""
+    named, model = forecast.sweep, forecast.model
     rows: list[tuple[object, ...]] = []
+    restoring: dict[str, float] = {}
     for host in hosts:
         session = session_to(host)
         try:
@@ -173,18 +202,31 @@ def _show_plan(
             session.close()
         mine = [trial for trial in planned if trial.host == host.name]
         gpus = GpuSet(tuple(sorted({index for trial in mine for index in trial.gpus.indices})))
-        for unit in to_borrow(facts, gpus):
+        lent = to_borrow(facts, gpus)
+        restoring[host.name] = restoring_s(store, forecast, host.name, lent)
+        for unit in lent:
             console.progress(f"would borrow the GPUs of {unit.name} (GPU {unit.gpus})", host=host.name)
         if remark:
             console.progress(remark, host=host.name)
         rows += [
-            (t.number, t.host, str(t.gpus), t.config.label, t.repeats, *cells(judged.get(t.config)))
+            (
+                *(t.number, t.host, str(t.gpus), t.port, t.config.label, t.repeats),
+                in_words(forecast.of_trial(t).seconds),
+                *cells(judged.get(t.config)),
+            )
             for t in mine
         ]
-    columns = ("trial", "host", "gpus", "config", "repeats", "verdict", "weights GiB", "KV tokens", "reason")
-    console.print_rows(columns, sorted(rows, key=lambda row: str(row[0]).zfill(6)), form=options.form)
+    columns = (
+        *("trial", "host", "gpus", "port", "config", "repeats", "time"),
+        *("verdict", "weights GiB", "KV tokens", "reason"),
+    )
+    if steps:
+        show_steps(planned, forecast, form=options.form)
+    else:
+        console.print_rows(columns, sorted(rows, key=lambda row: str(row[0]).zfill(6)), form=options.form)
     for workload in named.workloads:
         console.progress(f"workload: {workload.label}")
+    show_total(planned, forecast, restoring)
 
 
 def _arguments(named: Sweep, client: str) -> dict[str, Any]:
@@ -194,6 +236,7 @@ def _arguments(named: Sweep, client: str) -> dict[str, Any]:
         "ready_timeout_s": named.ready_timeout_s,
         "bench_timeout_s": named.bench_timeout_s,
         "lease_s": named.lease_s,
+        "patience_s": named.patience_s,
         "warmup": True,
     }
 
@@ -201,11 +244,6 @@ def _arguments(named: Sweep, client: str) -> dict[str, Any]:
 def _fingerprint(model: Model, named: Sweep, hosts: Sequence[Host], client: str) -> str:
     asked = [model.name, model.repo, asdict(named), [host.name for host in hosts], client]
     return hashlib.sha256(json.dumps(asked, default=str, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _texts(arguments: Mapping[str, object], name: str) -> dict[str, str]:
-    value = arguments.get(name)
-    return {str(key): str(item) for key, item in value.items()} if isinstance(value, Mapping) else {}
 
 
 def _whole(arguments: Mapping[str, object], name: str, default: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 from fleetbench.errors import FleetbenchError
@@ -9,6 +10,7 @@ from fleetbench.facts.values import HostFacts
 from fleetbench.model import Config, Host, Model, Sweep
 from fleetbench.plan.architecture import read_architecture
 from fleetbench.plan.planner import Candidate, plan_sweep
+from fleetbench.plan.roofline import Guess, Machine, Shape
 from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 
@@ -29,6 +31,17 @@ printf '\n\036\n'
 head -c 4000000 "$directory/model.safetensors.index.json" 2>/dev/null
 exit 0
 """
+
+
+def guess_on(session: DurableSession, host: Host, facts: HostFacts, model: Model) -> Guess:
+    """Return what the durations of a model's trials on a host are guessed from."""
+    answer = session.read(bash(_READ, host.prefix, model.repo), timeout_s=30)
+    config, _, index = answer.stdout.partition("\n\x1e\n")
+    architecture = None
+    if answer.ok:
+        with contextlib.suppress(FleetbenchError):  # the verdicts say what is wrong with it
+            architecture = read_architecture(config, index)
+    return Guess(shape=Shape.of(architecture), machine=Machine.of(host, facts))
 
 
 def verdicts(
