@@ -159,7 +159,7 @@ def tables() -> Mapping[str, Callable[[], tuple[Row, list[Row]]]]:
         "builds": lambda: _keys_table(keys.build_keys(), model.Build),
         "hosts": lambda: _keys_table(keys.host_keys(build), model.Host),
         "models": lambda: _keys_table(keys.model_keys(sweep), model.Model),
-        "sweeps": lambda: _keys_table(sweeps.keys(), model.Sweep),
+        "sweeps": lambda: _keys_table(sweeps.keys(build), model.Sweep),
         "configurations": lambda: _keys_table(keys.config_keys(), model.Config),
         "workloads": lambda: _keys_table(keys.workload_keys(), model.Workload),
         "thresholds": _thresholds_table,

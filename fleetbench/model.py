@@ -129,7 +129,8 @@ class Model:
 class Config:
     """How a model is split over GPUs and served; what a sweep varies.
 
-    `units` is the number of independent servers on disjoint GPU sets.
+    `units` is the number of independent servers on disjoint GPU sets, `build` names the build that serves
+    (empty: the host's own), `variant` what tables call `serve_args` (empty: the arguments themselves).
     """
 
     tp: int = 1
@@ -139,6 +140,8 @@ class Config:
     units: int = 1
     max_model_len: int | None = None
     serve_args: tuple[str, ...] = ()
+    build: str = ""
+    variant: str = ""
 
     @property
     def gpus(self) -> int:
@@ -153,8 +156,18 @@ class Config:
         parts += ["ep"] if self.ep else []
         parts += [f"units={self.units}"] if self.units != 1 else []
         parts += [f"len={self.max_model_len}"] if self.max_model_len is not None else []
-        parts += [" ".join(self.serve_args)] if self.serve_args else []
-        return " ".join(parts)
+        parts += [f"build={self.build}"] if self.build else []
+        parts += [self.variant or " ".join(self.serve_args)]
+        return " ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One value of an axis of a sweep: the arguments of `vllm serve` that it stands for, its name in tables
+    (empty: nothing to tell apart)."""
+
+    serve_args: tuple[str, ...] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +175,7 @@ class Workload:
     """What the bench client sends. Lengths in tokens; `request_rate` in requests/s (None: all at once).
 
     `prompts` is a file on the controller for `dataset = "custom"` or `"sharegpt"`; it is copied to the
-    client.
+    client. Its prompts have their own lengths; `input_len` is then what a plan counts with.
     """
 
     dataset: str = "random"
@@ -176,6 +189,11 @@ class Workload:
     extra_args: tuple[str, ...] = ()
 
     @property
+    def request_tokens(self) -> int:
+        """Tokens of one request when it ends."""
+        return self.input_len + self.output_len
+
+    @property
     def label(self) -> str:
         """Short name in tables: `random 128/128 n=1000 c=64`."""
         load = f"c={self.max_concurrency}" if self.max_concurrency is not None else "open"
@@ -187,15 +205,21 @@ class Workload:
 class Sweep:
     """A named sweep of the inventory: configurations × workloads × repeats.
 
-    `parallel` is `"all"` (every tp×dp that the host's GPUs allow), or names of strategies
-    (`"tp"`, `"dp"`, `"pp"`: all GPUs of the host that one way), or explicit configurations. `lease_s` after
-    the controller was last heard of, a host gives production back by itself; a host that has not answered for
-    `patience_s` is lost.
+    Attributes:
+        parallel: `"all"` (every tp×dp that the host's GPUs allow), `"all+units"` (and every tp×units), names
+            of strategies (`"tp"`, `"dp"`, `"pp"`, `"units"`: all GPUs that one way), or configurations.
+        builds: builds of the inventory that serve; empty: each host's own.
+        serve_args: one axis for each flag that varies; variants: one more, of whole argument lists.
+        lease_s: after the controller was last heard of, until a host gives production back by itself.
+        patience_s: a host that has not answered for so long is lost.
     """
 
     name: str
     parallel: str | tuple[str, ...] | tuple[Config, ...] = "all"
     max_model_len: tuple[int, ...] = ()
+    builds: tuple[str, ...] = ()
+    serve_args: tuple[tuple[Choice, ...], ...] = ()
+    variants: tuple[Choice, ...] = ()
     workloads: tuple[Workload, ...] = (Workload(),)
     repeats: int = 3
     seed: int = 1
@@ -294,7 +318,10 @@ class TrialState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One configuration on one GPU set of one host, and the workloads that are measured in it."""
+    """One configuration on one GPU set of one host, and the workloads that are measured in it.
+
+    `skipped` is why the planner rules it out (None: it is run), `predicted` what it expects of it.
+    """
 
     number: int
     host: str
@@ -303,3 +330,5 @@ class Trial:
     config: Config
     workloads: tuple[Workload, ...]
     repeats: int
+    skipped: Failure | None = None
+    predicted: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))

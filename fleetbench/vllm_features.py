@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, total_ordering
 from importlib import resources
+from typing import Any
 
 from fleetbench.errors import UsageError, one_line
 
@@ -74,11 +75,15 @@ def parse_version(text: str) -> Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """A flag or dataset: in every version from `since` on (empty: always), until it was `removed`."""
+    """A flag or dataset: in every version from `since` on (empty: always), until it was `removed`.
+
+    A `switch` takes no value.
+    """
 
     name: str
     since: str = ""
     removed: str = ""
+    switch: bool = False
 
     def in_version(self, version: Version) -> bool:
         """True when `version` has it."""
@@ -106,13 +111,29 @@ class Dataset(Feature):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureTable:
     """The whole table. `flags` by command (`bench_serve`, `serve`) and name; `reserved` are those flags
-    that `bench_command` writes itself."""
+    that `bench_command` writes itself; `serve_releases` were asked for the flags of `serve`, in order."""
 
     commands: Mapping[str, Feature]
     flags: Mapping[str, Mapping[str, Feature]]
     datasets: Mapping[str, Dataset]
     behaviours: Mapping[str, tuple[tuple[Version, str], ...]]
     reserved: tuple[str, ...]
+    serve_releases: tuple[Version, ...]
+
+    def serve_flag(self, option: str) -> Feature | None:
+        """Return the flag of `vllm serve` that an option is, also as `--no-…`, `--a_b` or `--json.key`."""
+        name = option.partition("=")[0].partition(".")[0].rstrip("+").replace("_", "-")
+        known = self.flags["serve"]
+        if name in known:
+            return known[name]
+        positive = known.get(f"--{name[5:]}") if name.startswith("--no-") else None
+        return positive if positive is not None and positive.switch else None
+
+    def serve_refuses(self, flag: Feature, version: Version) -> bool:
+        """True when a version is known to refuse a flag: the releases nearest to it on both sides do."""
+        older = [known for known in self.serve_releases if known <= version][-1:]
+        newer = [known for known in self.serve_releases if known >= version][:1]
+        return not any(flag.in_version(known) for known in (*older, *newer))
 
     def refused(self, command: str, flags: Iterable[str], version: Version) -> tuple[Feature, ...]:
         """Return those of `flags` that `version` is known to refuse; unknown flags are not judged."""
@@ -129,9 +150,9 @@ class FeatureTable:
 @cache
 def feature_table() -> FeatureTable:
     """Return the table, read from the package's data on first use."""
-    source = resources.files("fleetbench").joinpath("data/vllm_features.toml")
-    data = tomllib.loads(source.read_text(encoding="utf-8"))
+    data, serve = _data("vllm_features.toml"), _data("serve_flags.toml")
     commands = ("bench_serve", "serve")
+    flags = {"bench_serve": data["bench_serve"]["flag"], "serve": serve["flag"]}
     datasets = (
         Dataset(
             name=row["name"],
@@ -145,11 +166,16 @@ def feature_table() -> FeatureTable:
     )
     return FeatureTable(
         commands={name: Feature(name=name, since=data[name]["since"]) for name in commands},
-        flags={name: {row["name"]: Feature(**row) for row in data[name]["flag"]} for name in commands},
+        flags={name: {row["name"]: Feature(**row) for row in flags[name]} for name in commands},
         datasets={dataset.name: dataset for dataset in datasets},
         behaviours={
             name: tuple((parse_version(row["since"]), row["value"]) for row in rows)
             for name, rows in data["behaviour"].items()
         },
         reserved=tuple(data["bench_serve"]["reserved"]),
+        serve_releases=tuple(map(parse_version, serve["releases"])),
     )
+
+
+def _data(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("fleetbench").joinpath("data", name).read_text(encoding="utf-8"))

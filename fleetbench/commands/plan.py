@@ -28,7 +28,7 @@ _SHOWN = ("split", "verdict", "weights GiB", "KV GiB", "KV tokens", "requests", 
 @click.option("--facts", "facts_file", metavar="FILE", default="", help="Facts of a host, as runs keep them.")
 @click.option("--gpus", "words", metavar="TEXT", default="", help='GPUs instead of facts: "8x H100 80GB".')
 @click.option("--config", "config_file", metavar="FILE", default="", help="The model's config.json.")
-@click.option("--vllm", "version", metavar="VERSION", default="", help="vLLM version  [default: the host's]")
+@click.option("--vllm", "version", metavar="VERSION", default="", help="vLLM version  [default: the sweep's or host's]")
 @click.option("--try-all", is_flag=True, help="Plan to try what cannot fit, too.")
 @click.option("--every", is_flag=True, help="Judge every split, not only those of the sweep.")
 @inventory_option
@@ -65,10 +65,19 @@ def plan(
     inventory = load(directory or default_directory())
     model = find_model(inventory, model_name)
     sweep = _sweep(inventory, model, sweep_name)
+    if version:  # then one version is asked about, whatever the sweep compares
+        sweep = replace(sweep, builds=())
     facts = _facts(facts_file, words)
     host = _host(inventory, model, facts, version)
     found = plan_sweep(
-        sweep, model, _architecture(model, config_file), facts, host, try_all=try_all, every=every
+        sweep,
+        model,
+        _architecture(model, config_file),
+        facts,
+        host,
+        builds=inventory.builds,
+        try_all=try_all,
+        every=every,
     )
     show(found, form)
 

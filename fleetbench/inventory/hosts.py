@@ -71,6 +71,11 @@ def read_hosts(directory: Path, documents: tuple[Document, ...], *, complete: bo
     return Hosts(hosts, membership.members, builds, definitions.sources)
 
 
+def names_of(sources: Mapping[str, Source], section: str) -> tuple[str, ...]:
+    """Return the names of a section among the places where things are defined."""
+    return tuple(key.removeprefix(f"{section}.") for key in sources if key.startswith(f"{section}."))
+
+
 class Definitions:
     """Where each name is defined; a second definition is a problem that names both places."""
 
@@ -89,7 +94,7 @@ class Definitions:
 
     def names(self, section: str) -> tuple[str, ...]:
         """Return all names defined in a section, also of tables that cannot be used."""
-        return tuple(key.removeprefix(f"{section}.") for key in self.sources if key.startswith(f"{section}."))
+        return names_of(self.sources, section)
 
     def tables(
         self,

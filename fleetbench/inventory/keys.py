@@ -48,6 +48,12 @@ RESERVED_ARGUMENTS: Mapping[str, str] = {
     "-dp": "write dp in a sweep, or --dp of the command",
     "--pipeline-parallel-size": "write pp in a sweep, or --pp of the command",
     "-pp": "write pp in a sweep, or --pp of the command",
+    "--served-model-name": "a server answers to repo, or to --served-name of deploy",
+    "--config": "write what stands in that file here",
+    "--uds": "servers are reached by port",
+    "--headless": "such a server answers nobody",
+    "--ssl-keyfile": "servers are reached by plain HTTP; encrypt in front of them",
+    "--ssl-certfile": "servers are reached by plain HTTP; encrypt in front of them",
     "--api-key": "secrets do not belong in the inventory",
     "--hf-token": "provision gives hosts the controller's token as a credential",
 }
@@ -181,12 +187,17 @@ def workload_keys() -> Mapping[str, Reader]:
 LISTED = ("input_len", "output_len", "num_prompts", "max_concurrency", "request_rate")
 
 
-def sweep_keys(parallel: Reader, workload: Reader) -> Mapping[str, Reader]:
-    """Keys of [sweeps.NAME]; `workload` stands for the field `workloads`."""
+def sweep_keys(
+    parallel: Reader, build: Reader, serve_args: Reader, variants: Reader, workload: Reader
+) -> Mapping[str, Reader]:
+    """Keys of [sweeps.NAME]; `build` reads the name of a build, `workload` stands for `workloads`."""
     day_s = 86_400
     return {
         "parallel": parallel,
         "max_model_len": one_or_many(whole(1, 100_000_000)),
+        "builds": one_or_many(build),
+        "serve_args": serve_args,
+        "variants": variants,
         "workload": workload,
         "repeats": whole(1, 1000),
         "seed": whole(0, 2**31 - 1),

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from fleetbench.errors import InventoryError
 from fleetbench.inventory import sweeps as sweep_tables
 from fleetbench.inventory.documents import FILES, Document, read_documents
-from fleetbench.inventory.hosts import SECTIONS, Definitions, read_hosts
+from fleetbench.inventory.hosts import SECTIONS, Definitions, names_of, read_hosts
 from fleetbench.inventory.keys import model_keys
 from fleetbench.inventory.kinds import reference
 from fleetbench.inventory.names import near_names
@@ -57,16 +57,17 @@ def load(directory: Path) -> Inventory:
             _check_sections(document, name)
 
     definitions = Definitions()
+    machines = read_hosts(directory, hosts, complete=all_hosts)
+    build = reference("build", names_of(machines.sources, "builds"), complete=all_hosts)
     sweep_values = {
         name: Sweep(name=name, **sweep_tables.fields(values))
-        for name, values in definitions.tables(sweeps, "sweeps", sweep_tables.keys())
+        for name, values in definitions.tables(sweeps, "sweeps", sweep_tables.keys(build))
     }
     readers = model_keys(reference("sweep", definitions.names("sweeps"), complete=all_sweeps))
     model_values = {
         name: Model(name=name, **values)
         for name, values in definitions.tables(models, "models", readers, required=("repo",))
     }
-    machines = read_hosts(directory, hosts, complete=all_hosts)
     if problems:
         raise InventoryProblems(problems)
     return Inventory(

@@ -6,21 +6,24 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
+from fleetbench.inventory.axes import read_serve_args, read_variants
 from fleetbench.inventory.documents import Place
 from fleetbench.inventory.keys import LISTED, config_keys, sweep_keys, workload_keys
 from fleetbench.inventory.kinds import INVALID, Reader, choice, many, read_table
 from fleetbench.model import Config, Workload
 
-STRATEGIES = ("tp", "dp", "pp")
+STRATEGIES = ("tp", "dp", "pp", "units")
+MATRICES = ("all", "all+units")
 MOST_WORKLOADS = 1000
 PARALLEL = (
-    'expected "all", "tp", "dp" or "pp", a list of these strategies, or a list of tables such as {tp = 2}'
+    'expected "all" or "all+units", "tp", "dp", "pp" or "units", a list of these four,'
+    " or a list of tables such as {tp = 2}"
 )
 
 
-def keys() -> Mapping[str, Reader]:
-    """Readers of a sweep's keys."""
-    return sweep_keys(read_parallel, read_workloads)
+def keys(build: Reader) -> Mapping[str, Reader]:
+    """Readers of a sweep's keys; `build` reads the name of a build."""
+    return sweep_keys(read_parallel, build, read_serve_args, read_variants, read_workloads)
 
 
 def fields(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,10 +32,10 @@ def fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_parallel(value: Any, place: Place) -> Any:
-    """Read `"all"`, strategies or explicit configurations."""
+    """Read a matrix, strategies or explicit configurations."""
     if isinstance(value, str):
-        word = choice("all", *STRATEGIES)(value, place)
-        return word if word in (INVALID, "all") else (word,)
+        word = choice(*MATRICES, *STRATEGIES)(value, place)
+        return word if word is INVALID or word in MATRICES else (word,)
     if not isinstance(value, list) or not value:
         place.report(PARALLEL)
         return INVALID

@@ -6,7 +6,7 @@ from fleetbench.plan.planner import Candidate, Plan
 
 # Names of a candidate's values, in order.
 COLUMNS = (
-    *("tp", "dp", "pp", "ep", "units", "max_model_len", "serve_args", "gpus"),
+    *("tp", "dp", "pp", "ep", "units", "max_model_len", "build", "vllm", "serve_args", "variant", "gpus"),
     *("verdict", "run", "reasons"),
     *("weights_gib", "overhead_gib", "kv_gib", "kv_bytes_per_token", "kv_tokens", "kv_tokens_total"),
     *("request_tokens", "sequences", "sequences_total", "budget_gib", "needed_gib", "gpu_sets"),
@@ -32,7 +32,7 @@ def document(plan: Plan) -> dict[str, object]:
 
 def row(candidate: Candidate) -> dict[str, object]:
     """Return one candidate with the keys of COLUMNS."""
-    config, found = candidate.config, candidate.estimate
+    config = candidate.config
     values: dict[str, object] = {
         "tp": config.tp,
         "dp": config.dp,
@@ -40,28 +40,39 @@ def row(candidate: Candidate) -> dict[str, object]:
         "ep": config.ep,
         "units": config.units,
         "max_model_len": config.max_model_len,
+        "build": config.build,
+        "vllm": candidate.vllm,
         "serve_args": list(config.serve_args),
+        "variant": config.variant,
         "gpus": config.gpus,
         "verdict": candidate.verdict.value,
         "run": candidate.run,
         "reasons": [str(reason) for reason in candidate.reasons],
         "gpu_sets": [str(chosen) for chosen in candidate.gpus],
     }
-    if found is not None:
-        values |= {
-            "weights_gib": _rounded(found.weights_gib),
-            "overhead_gib": _rounded(found.overhead_gib),
-            "kv_gib": _rounded(found.kv_gib),
-            "kv_bytes_per_token": found.kv_bytes_per_token,
-            "kv_tokens": found.kv_tokens,
-            "kv_tokens_total": found.kv_tokens * candidate.engines,
-            "request_tokens": found.request_tokens,
-            "sequences": found.sequences,
-            "sequences_total": found.sequences * candidate.engines,
-            "budget_gib": _rounded(found.budget_gib),
-            "needed_gib": _rounded(found.needed_gib),
-        }
+    values |= predicted(candidate)
     return {name: values.get(name) for name in COLUMNS}
+
+
+def predicted(candidate: Candidate) -> dict[str, float | int | None]:
+    """Return what is expected of a candidate's memory, to be compared with what its server says; empty when
+    it cannot be estimated."""
+    found = candidate.estimate
+    if found is None:
+        return {}
+    return {
+        "weights_gib": _rounded(found.weights_gib),
+        "overhead_gib": _rounded(found.overhead_gib),
+        "kv_gib": _rounded(found.kv_gib),
+        "kv_bytes_per_token": found.kv_bytes_per_token,
+        "kv_tokens": found.kv_tokens,
+        "kv_tokens_total": found.kv_tokens * candidate.engines,
+        "request_tokens": found.request_tokens,
+        "sequences": found.sequences,
+        "sequences_total": found.sequences * candidate.engines,
+        "budget_gib": _rounded(found.budget_gib),
+        "needed_gib": _rounded(found.needed_gib),
+    }
 
 
 def _rounded(value: float | None) -> float | None:

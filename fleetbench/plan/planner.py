@@ -5,23 +5,25 @@ Pure: inventory, config.json and facts in, values out. `document` makes the plan
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from fleetbench.facts.values import Gpu, HostFacts, Missing
-from fleetbench.model import Config, Device, GpuSet, Host, Model, Sweep
+from fleetbench.model import Build, Config, Device, GpuSet, Host, Model, Sweep
 from fleetbench.plan.architecture import Architecture
 from fleetbench.plan.arguments import ServeArguments, read_arguments
-from fleetbench.plan.candidates import at_lengths, candidates, every_split
+from fleetbench.plan.candidates import candidates, every_split, with_axes
 from fleetbench.plan.divisibility import split_reasons
+from fleetbench.plan.flags import SAME_NUMBERING, check_flags, flag_reasons, serve_words
 from fleetbench.plan.gates import gate_reasons
 from fleetbench.plan.gpu_sets import gpu_sets
 from fleetbench.plan.hardware import devices, hardware_reasons
 from fleetbench.plan.memory import Device as MemoryDevice
 from fleetbench.plan.memory import Estimate, estimate
 from fleetbench.plan.reason import Effect, Reason, impossible, remark
-from fleetbench.vllm_features import Version, parse_version
+from fleetbench.vllm_features import parse_version
 
 
 class Verdict(StrEnum):
@@ -39,6 +41,7 @@ class Candidate:
     """One configuration of the plan.
 
     Attributes:
+        vllm: version that it is judged for.
         run: whether the sweep will try it.
         reasons: what decided first, remarks last.
         estimate: of one GPU of one engine; None where it makes no sense (impossible) or cannot be made.
@@ -46,6 +49,7 @@ class Candidate:
     """
 
     config: Config
+    vllm: str
     verdict: Verdict
     run: bool
     reasons: tuple[Reason, ...] = ()
@@ -86,31 +90,33 @@ def plan_sweep(
     facts: HostFacts,
     host: Host,
     *,
+    builds: Mapping[str, Build] = MappingProxyType({}),
     try_all: bool = False,
     every: bool = False,
     overhead_gib: float | None = None,
 ) -> Plan:
     """Return the plan. UsageError when the sweep has no configuration for the host, or an argument is wrong.
 
-    `tight` is tried. `cannot` and `impossible` are not, unless `try_all`; what needs more GPUs than there are
-    never is. `every` judges every split that there is instead of those that the sweep names. `overhead_gib`
-    is what an earlier start of the model on such a GPU was seen to need (`memory.overhead_of`).
+    `builds` are those of the inventory: each configuration is judged by the rules of the version that is to
+    serve it. `tight` is tried. `cannot` and `impossible` are not, unless `try_all`; what needs more GPUs than
+    there are never is. `every` judges every split that there is instead of those that the sweep names.
+    `overhead_gib` is what an earlier start of the model on such a GPU was seen to need (`overhead_of`).
     """
-    version = parse_version(host.build.version)
-    cards = devices(facts)
+    check_flags(sweep, model, [builds[name] for name in sweep.builds] or [host.build])
+    cards = () if host.build.device is Device.CPU else devices(facts)  # a CPU build leaves GPUs alone
     smallest = min(cards, key=lambda card: card[1].visible_gib, default=None)
     found = () if isinstance(facts.gpus, Missing) else facts.gpus
     count = len(found)
     if every:
-        configs = at_lengths(every_split(count, moe=architecture.experts is not None), sweep, model)
+        configs = with_axes(every_split(count, moe=architecture.experts is not None), sweep, model)
     else:
-        configs = candidates(sweep, model, count, units=True)
+        configs = candidates(sweep, model, count)
     judge = _Judge(
         sweep=sweep,
         model=model,
         architecture=architecture,
         host=host,
-        version=version,
+        builds=builds,
         card=smallest,
         gpus=found,
         overhead_gib=overhead_gib,
@@ -145,60 +151,60 @@ class _Judge:
     model: Model
     architecture: Architecture
     host: Host
-    version: Version
+    builds: Mapping[str, Build]
     card: tuple[Gpu, MemoryDevice] | None
     gpus: tuple[Gpu, ...]
     overhead_gib: float | None
 
     def candidate(self, config: Config) -> Candidate:
         """Return one configuration with its verdict; whether it runs is decided by the caller."""
-        arguments = read_arguments((*self.model.serve_args, *config.serve_args))
+        build = self.builds[config.build] if config.build else self.host.build
+        version = parse_version(build.version)
+        words = serve_words(self.model, config)
+        arguments = read_arguments(words)
         # Expert parallelism may come by the model's arguments too; then every configuration has it.
         real = replace(config, ep=config.ep or arguments.expert_parallel)
         # On a CPU host a rank is a process; as many as one likes.
-        cpu = self.host.build.device is Device.CPU and not self.gpus
+        cpu = build.device is Device.CPU and not self.gpus
         reasons = [
+            *flag_reasons(words, build, version),
             *split_reasons(self.architecture, real, real.gpus if cpu else len(self.gpus)),
-            *self._of_the_model(real, arguments),
+            *self._of_the_model(real, arguments, build),
         ]
-        estimated = (
-            None if self.card is None or _stops(reasons) else self._estimate(real, arguments, self.card[1])
-        )
+        estimated = None
+        if self.card is not None and not _stops(reasons):
+            estimated = estimate(
+                self.architecture,
+                real,
+                self.card[1],
+                version,
+                arguments,
+                request_tokens=max((load.request_tokens for load in self.sweep.workloads), default=256),
+                overhead_gib=self.overhead_gib,
+            )
         headroom = estimated.headroom_gib if estimated is not None else None
-        reasons += gate_reasons(self.architecture, real, self.version, headroom)
+        reasons += gate_reasons(self.architecture, real, version, headroom)
         if estimated is not None:
             reasons += [*estimated.reasons, *self._of_the_load(real, estimated)]
         return Candidate(
             config=config,
+            vllm=build.version,
             verdict=_verdict(reasons, estimated),
             run=False,
             reasons=tuple(sorted(reasons, key=lambda reason: list(Effect).index(reason.effect))),
             estimate=estimated,
         )
 
-    def _estimate(self, config: Config, arguments: ServeArguments, device: MemoryDevice) -> Estimate:
-        requests = [workload.input_len + workload.output_len for workload in self.sweep.workloads]
-        return estimate(
-            self.architecture,
-            config,
-            device,
-            self.version,
-            arguments,
-            request_tokens=max(requests, default=256),
-            overhead_gib=self.overhead_gib,
-        )
-
-    def _of_the_model(self, config: Config, arguments: ServeArguments) -> Iterator[Reason]:
-        least = self.model.min_vllm
-        if least and self.version < parse_version(least):
-            yield impossible("version", f"{self.model.name} needs vLLM {least}, the host has {self.version}")
+    def _of_the_model(self, config: Config, arguments: ServeArguments, build: Build) -> Iterator[Reason]:
+        least, version = self.model.min_vllm, parse_version(build.version)
+        if least and build.package in SAME_NUMBERING and version < parse_version(least):
+            whose = f"build {config.build}" if config.build else "host"
+            yield impossible("version", f"{self.model.name} needs vLLM {least}, the {whose} has {version}")
         if self.card is not None:
-            yield from hardware_reasons(
-                self.architecture, arguments, self.card[0], self.host.build, self.version
-            )
+            yield from hardware_reasons(self.architecture, arguments, self.card[0], build, version)
         length = config.max_model_len or self.architecture.max_positions
         for workload in self.sweep.workloads:
-            tokens = workload.input_len + workload.output_len
+            tokens = workload.request_tokens
             if workload.dataset == "random" and tokens > length:
                 yield impossible("context", f"requests of {tokens} tokens do not go into {length}")
                 return
@@ -220,6 +226,11 @@ class _Judge:
                 "concurrency",
                 f"about {together} requests of {found.request_tokens} tokens run at a time,"
                 f" the load has {wanted}",
+            )
+        if any(workload.dataset != "random" for workload in self.sweep.workloads):
+            yield remark(
+                "load",
+                f"how long a file's prompts are is not known: counted as {found.request_tokens} tokens",
             )
 
 

@@ -58,7 +58,7 @@ def plan(
     facts: HostFacts | None = None,
     **more: Any,
 ) -> Plan:
-    """A plan of some configurations (all tp×dp and tp×units without any) of a saved model on some GPUs."""
+    """A plan of some configurations (all tp×dp without any) of a saved model on some GPUs."""
     chosen = sweep or Sweep(name="s", parallel=configs or "all")
     return plan_sweep(
         chosen,
@@ -95,4 +95,5 @@ def report_plan(model_name: str, config: str, server: str, sweep_name: str, vers
         architecture(config),
         saved_facts(server),
         host(version, Device.ROCM if server.startswith("mi") else Device.CUDA),
+        builds=inventory.builds,
     )

@@ -43,7 +43,7 @@ known = sorted(
     | set(host_keys(flag))
     | set(build_keys())
     | set(model_keys(flag))
-    | set(sweep_keys(flag, flag))
+    | set(sweep_keys(flag, flag, flag, flag, flag))
     | set(config_keys())
     | set(workload_keys())
 )

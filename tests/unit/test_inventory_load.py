@@ -39,9 +39,11 @@ def test_every_field_of_a_noun_has_a_key() -> None:
     assert set(host_keys(flag)) == names_of(Host) - {"name", "groups"}
     assert set(build_keys()) == names_of(Build) - {"name"}
     assert set(model_keys(flag)) == names_of(Model) - {"name"}
-    assert set(config_keys()) == names_of(Config)
+    # which build serves and what its arguments are called comes from the sweep
+    assert set(config_keys()) == names_of(Config) - {"build", "variant"}
     assert set(workload_keys()) == names_of(Workload)
-    assert set(sweep_keys(flag, flag)) - {"workload"} == names_of(Sweep) - {"name", "workloads"}
+    sweep = set(sweep_keys(flag, flag, flag, flag, flag))
+    assert sweep - {"workload"} == names_of(Sweep) - {"name", "workloads"}
 
 
 def test_defaults_give_way_to_groups_and_groups_to_hosts(tmp_path: Path) -> None:
@@ -236,3 +238,50 @@ def test_the_directory_comes_from_the_environment_or_from_the_nearest_checkout(
     assert default_directory() == tmp_path / "checkout" / "inventory"
     monkeypatch.setenv("FLEETBENCH_INVENTORY", "/srv/fleet")
     assert default_directory() == Path("/srv/fleet")
+
+
+AXES = """
+[sweeps.x]
+parallel = ["tp", "units"]
+builds = ["cuda"]
+
+[sweeps.x.serve_args]
+"--max-num-seqs" = [256, 512]
+"--enforce-eager" = [false, true]
+"--gpu-memory-utilization" = 0.85
+"--speculative-config" = ['{"method": "ngram", "num_speculative_tokens": 4}']
+
+[sweeps.x.variants]
+plain = []
+long-prefill = ["--max-num-batched-tokens", "16384"]
+"""
+
+
+def test_axes_of_serve_arguments_keep_their_order_and_have_short_names(tmp_path: Path) -> None:
+    hosts = '[builds.cuda]\nversion = "0.19.1"\n'
+    sweep = load(write(tmp_path, hosts=hosts, sweeps=AXES)).sweeps["x"]
+    assert sweep.parallel == ("tp", "units")
+    assert sweep.builds == ("cuda",)
+    assert [[choice.label for choice in axis] for axis in sweep.serve_args] == [
+        ["max-num-seqs=256", "max-num-seqs=512"],
+        ["", "enforce-eager"],
+        ["gpu-memory-utilization=0.85"],
+        ['speculative-config={"method": "ngram", "nu…'],
+    ]
+    assert [choice.serve_args for axis in sweep.serve_args for choice in axis] == [
+        ("--max-num-seqs", "256"),
+        ("--max-num-seqs", "512"),
+        (),
+        ("--enforce-eager",),
+        ("--gpu-memory-utilization", "0.85"),
+        ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}'),
+    ]
+    assert [(choice.label, choice.serve_args) for choice in sweep.variants] == [
+        ("plain", ()),
+        ("long-prefill", ("--max-num-batched-tokens", "16384")),
+    ]
+
+
+@pytest.mark.parametrize("word", ["all", "all+units"])
+def test_a_matrix_stays_a_word(tmp_path: Path, word: str) -> None:
+    assert load(write(tmp_path, sweeps=f'[sweeps.x]\nparallel = "{word}"\n')).sweeps["x"].parallel == word

@@ -52,16 +52,19 @@ def test_a_model_name_with_a_dot_and_no_quotes_is_explained(tmp_path: Path) -> N
     assert any('quote a name that holds a dot, as in [models."llama-3.1-8b"]' in line for line in found)
 
 
+SERVE_ARGS = 'expected a table of flags such as {"--max-num-seqs" = [256, 512]}'
+VARIANTS = 'expected a table of argument lists such as {plain = [], eager = ["--enforce-eager"]}'
 PARALLEL = (
-    'expected "all", "tp", "dp" or "pp", a list of these strategies, or a list of tables such as {tp = 2}'
+    'expected "all" or "all+units", "tp", "dp", "pp" or "units", a list of these four,'
+    " or a list of tables such as {tp = 2}"
 )
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('parallel = "al"', '2: sweeps.x.parallel: expected all or tp or dp or pp, found "al"; did you mean all?'),
-        ('parallel = ["tp", "xp"]', '2: sweeps.x.parallel[1]: expected tp or dp or pp, found "xp"'),
+        ('parallel = "al"', '2: sweeps.x.parallel: expected all or all+units or tp or dp or pp or units, found "al"; did you mean all?'),
+        ('parallel = ["tp", "xp"]', '2: sweeps.x.parallel[1]: expected tp or dp or pp or units, found "xp"'),
         ('parallel = ["tp", "tp"]', "2: sweeps.x.parallel: expected each entry once, found tp twice"),
         ('parallel = ["tp", {tp = 1}]', f"2: sweeps.x.parallel: {PARALLEL}"),
         ("parallel = []", f"2: sweeps.x.parallel: {PARALLEL}"),
@@ -69,6 +72,22 @@ PARALLEL = (
         ("parallel = [\n{tp = 1},\n{tp = 0}]", "4: sweeps.x.parallel[1].tp: expected a whole number from 1 to 1024, found 0"),
         ("parallel = [{tpp = 1}]", "2: sweeps.x.parallel[0].tpp: no such key here; did you mean tp or pp?"),
         ("parallel = [{tp = 2}, {dp = 1, tp = 2}]", "2: sweeps.x.parallel: expected each entry once, found tp=2 dp=1 twice"),
+        ('parallel = ["all", "units"]', '2: sweeps.x.parallel[0]: expected tp or dp or pp or units, found "all"'),
+        ('builds = "stable"', '2: sweeps.x.builds: no build is called "stable"; known: cuda'),
+        ('builds = ["cuda", "cude"]', '2: sweeps.x.builds[1]: no build is called "cude"; did you mean cuda?'),
+        ("serve_args = []", "2: sweeps.x.serve_args: {SERVE_ARGS}"),
+        ("serve_args = {}", "2: sweeps.x.serve_args: {SERVE_ARGS}"),
+        ("serve_args = { max-num-seqs = 8 }", "2: sweeps.x.serve_args.max-num-seqs: expected a flag of vllm serve by its long name, in quotes: \"--max-num-seqs\""),
+        ('serve_args."-q" = "fp8"', '2: sweeps.x.serve_args.-q: expected a flag of vllm serve by its long name, in quotes: "--max-num-seqs"'),
+        ('serve_args."--port" = [1, 2]', "2: sweeps.x.serve_args.--port: expected no --port here: write ports of the host, or --port of the command"),
+        ('serve_args."--tensor_parallel_size" = 2', "2: sweeps.x.serve_args.--tensor_parallel_size: expected no --tensor-parallel-size here: write tp in a sweep, or --tp of the command"),
+        ('serve_args."--max-num-seqs" = []', "2: sweeps.x.serve_args.--max-num-seqs: expected one value or a list of at most 100, found a list of 0"),
+        ('serve_args."--max-num-seqs" = [8, 8]', "2: sweeps.x.serve_args.--max-num-seqs: expected each value once: it would be measured twice and counted as two"),
+        ('serve_args."--max-num-seqs" = [8, {}]', "2: sweeps.x.serve_args.--max-num-seqs[1]: expected true, false, a number, or text without control characters, found a table"),
+        ('serve_args."--max-num-seqs" = [8, nan]', "2: sweeps.x.serve_args.--max-num-seqs[1]: expected true, false, a number, or text without control characters, found nan"),
+        ("variants = 3", "2: sweeps.x.variants: {VARIANTS}"),
+        ('variants."a b" = []', '2: sweeps.x.variants."a b": expected a name of {NAME_RULE}'),
+        ('variants.a = ["--model=x"]', "2: sweeps.x.variants.a[0]: expected no --model here: write repo"),
         ("max_model_len = []", "2: sweeps.x.max_model_len: expected a list of at least 1, found a list of 0"),
         ("max_model_len = [1024, 0]", "2: sweeps.x.max_model_len[1]: expected a whole number from 1 to 100000000, found 0"),
         ("repeats = 0", "2: sweeps.x.repeats: expected a whole number from 1 to 1000, found 0"),
@@ -87,6 +106,9 @@ PARALLEL = (
 )  # fmt: skip
 def test_a_wrong_sweep_is_named(tmp_path: Path, text: str, expected: str) -> None:
     found = problems(tmp_path, sweeps=f"{SWEEPS}\n[sweeps.x]\n{text}\n".removeprefix(SWEEPS + "\n"))
+    words = {"{SERVE_ARGS}": SERVE_ARGS, "{VARIANTS}": VARIANTS, "{NAME_RULE}": NAME_RULE}
+    for word, meaning in words.items():
+        expected = expected.replace(word, meaning)
     assert f"sweeps.toml:{expected}" in found
 
 

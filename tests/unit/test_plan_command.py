@@ -50,10 +50,25 @@ def test_json_has_each_candidate_with_verdict_reasons_and_numbers(directory: Pat
     assert result.exit_code == 0, result.output
     found = json.loads(result.output)
     assert (found["sweep"], found["vllm"], found["gpu_count"]) == ("all", "0.10.1.1", 8)
-    assert len(found["candidates"]) == 16
+    assert len(found["candidates"]) == 10
     first = found["candidates"][0]
     assert (first["tp"], first["dp"], first["pp"], first["ep"], first["units"]) == (1, 1, 1, False, 1)
     assert first["weights_gib"] == pytest.approx(56.87)
+
+
+def test_each_version_of_a_sweep_is_judged_by_its_own_rules(directory: Path) -> None:
+    (directory / "sweeps.toml").write_text(
+        '[sweeps.all]\nparallel = [{ tp = 2, dp = 2 }]\nbuilds = ["cuda", "new"]\n'
+    )
+    words = ("coder", "--gpus", "8x H100", "--config", str(MODELS / "gpt-oss-120b.json"), "--format", "json")
+    found = json.loads(run(directory, *words).output)["candidates"]
+    assert [(one["build"], one["vllm"], one["verdict"]) for one in found] == [
+        ("cuda", "0.10.1.1", "impossible"),
+        ("new", "0.25.1", "fits"),
+    ]
+    assert [one["run"] for one in found] == [False, True]
+    (one,) = json.loads(run(directory, *words, "--vllm", "0.11.2").output)["candidates"]
+    assert (one["build"], one["vllm"], one["verdict"]) == ("", "0.11.2", "fits")
 
 
 def test_facts_of_a_known_host_bring_its_vllm(directory: Path) -> None:

@@ -168,7 +168,7 @@ def test_cuda_graphs_that_the_budget_does_not_count_need_room_beside_it() -> Non
 
 def test_a_cache_of_a_given_size_has_to_hold_one_request() -> None:
     model = Model(name="m", repo="a/m", max_model_len=65536, serve_args=("--kv-cache-memory-bytes=4G",))
-    found = only(plan("llama-3.1-8b", "1x H100 80GB", Config(), model=model))
+    found = only(plan("llama-3.1-8b", "1x H100 80GB", Config(), model=model, version="0.19.1"))
     assert (found.verdict, found.reasons[0].rule) == (Verdict.CANNOT, "kv cache")
 
 

@@ -18,8 +18,8 @@ from fleetbench.plan.planner import Verdict, plan_sweep
 MODEL = Model(name="m", repo="a/m", max_model_len=8192)
 
 
-def test_all_is_tp_times_dp_and_units_of_tp() -> None:
-    found = plan("llama-3.1-8b", "4x H100")
+def test_all_with_units_is_tp_times_dp_and_units_of_tp() -> None:
+    found = plan("llama-3.1-8b", "4x H100", sweep=Sweep(name="s", parallel="all+units"))
     assert [(c.config.tp, c.config.dp, c.config.units) for c in found.candidates] == [
         (1, 1, 1),
         (2, 1, 1),
@@ -34,8 +34,11 @@ def test_all_is_tp_times_dp_and_units_of_tp() -> None:
     assert {c.config.max_model_len for c in found.candidates} == {8192}
 
 
-def test_the_simple_list_of_candidates_has_no_units() -> None:
-    assert {config.units for config in candidates(Sweep(name="s"), MODEL, 4)} == {1}
+def test_all_alone_has_no_units_and_units_alone_are_one_a_gpu() -> None:
+    assert {c.config.units for c in plan("llama-3.1-8b", "4x H100").candidates} == {1}
+    assert candidates(Sweep(name="s", parallel=("units",)), MODEL, 4) == (
+        Config(units=4, max_model_len=8192),
+    )
 
 
 def test_every_split_has_all_five_sizes_and_no_expert_parallelism_without_experts() -> None:

@@ -24,7 +24,11 @@ from plan_cases import (
 )
 
 from fleetbench.plan.document import document
-from fleetbench.plan.planner import Candidate, Verdict
+from fleetbench.plan.planner import Candidate, Plan, Verdict
+
+
+def _json(found: Plan) -> str:
+    return json.dumps(document(found), indent=1, ensure_ascii=False) + "\n"
 
 
 def compare(path: Path, text: str) -> None:
@@ -38,10 +42,15 @@ def compare(path: Path, text: str) -> None:
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("model", FIRST_MODELS)
 def test_the_plan_for_the_first_reports_servers(server: str, model: str) -> None:
-    found = report_plan(model, FIRST_MODELS[model], server, "tp-dp", FIRST_REPORT)
-    compare(
-        PLANS / f"{server}-{model}.json", json.dumps(document(found), indent=1, ensure_ascii=False) + "\n"
-    )
+    found = report_plan(model, FIRST_MODELS[model], server, "tp-dp-units", FIRST_REPORT)
+    compare(PLANS / f"{server}-{model}.json", _json(found))
+
+
+@pytest.mark.parametrize("sweep", ["batching", "versions"])
+@pytest.mark.parametrize("model", FIRST_MODELS)
+def test_the_plan_with_arguments_and_versions_as_axes(model: str, sweep: str) -> None:
+    found = report_plan(model, FIRST_MODELS[model], "8xh100", sweep, "0.19.1")
+    compare(PLANS / f"8xh100-{model}-{sweep}.json", _json(found))
 
 
 def test_the_plan_for_the_second_reports_presets() -> None:
