@@ -256,6 +256,7 @@ def unlock(
     repeats="measured repeats, each with its own seed",
     seed="base of all seeds",
     no_warmup="skip the warm-up (the first run after a start is always slow)",
+    client_program="auto, python or rust: which of vLLM's clients measures (auto: rust where it can)",
     limit="seconds after which the host ends a client that hangs",
     resume="id of an interrupted run to continue",
     new="start afresh even when the same work was interrupted before",
@@ -266,6 +267,7 @@ def bench(
     port: int = 8001,
     client: str = "",
     dataset: str = "random",
+    client_program: str = "auto",
     prompts: str = "",
     input_len: int = 128,
     output_len: int = 128,
@@ -295,6 +297,7 @@ def bench(
         request_rate=rate or None,
         temperature=temperature,
         prompts=prompts,
+        client_program=client_program,
     )
     guarded(
         options,

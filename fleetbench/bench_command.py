@@ -8,14 +8,13 @@ or the difference is refused by name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from fleetbench.errors import NotPossible, UsageError, one_line
 from fleetbench.model import Workload
 from fleetbench.vllm_features import Dataset, FeatureTable, Version, feature_table, parse_version
 
 METRICS = "ttft,tpot,itl,e2el"
-RUST_CLIENT = "VLLM_USE_RUST_BENCH"
 # Before 0.14 the client waits ten minutes for a dead server; we have proved readiness already.
 _READY_CHECK_S = 60
 
@@ -66,18 +65,6 @@ def bench_command(
     argv += [*_option("--result-dir", result_dir), *_option("--result-filename", result_filename)]
     argv += _extra(table, client, workload)
     return tuple(argv)
-
-
-def bench_environment(version: str, *, rust_client: bool = False) -> Mapping[str, str]:
-    """Return the environment that `bench_command` needs; NotPossible when there is no Rust client."""
-    if not rust_client:
-        return {}
-    if feature_table().behaviour("bench_rust_client", parse_version(version)) != "yes":
-        raise NotPossible(
-            f"vLLM {version} has no Rust bench client",
-            next_step="use 0.27 or newer from PyPI, or the Python client with at most about 200 streams",
-        )
-    return {RUST_CLIENT: "1"}
 
 
 def _option(flag: str, value: str) -> tuple[str, ...]:

@@ -175,7 +175,9 @@ class Workload:
     """What the bench client sends. Lengths in tokens; `request_rate` in requests/s (None: all at once).
 
     `prompts` is a file on the controller for `dataset = "custom"` or `"sharegpt"`; it is copied to the
-    client. Its prompts have their own lengths; `input_len` is then what a plan counts with.
+    client. Its prompts have their own lengths; `input_len` is then what a plan counts with. `client_program`
+    says which of vLLM's clients measures: `"python"`, `"rust"`, or `"auto"`, the Rust one where the venv has
+    it and it can send this workload.
     """
 
     dataset: str = "random"
@@ -187,6 +189,7 @@ class Workload:
     temperature: float = 0.0
     prompts: str = ""
     extra_args: tuple[str, ...] = ()
+    client_program: str = "auto"
 
     @property
     def request_tokens(self) -> int:
@@ -198,7 +201,8 @@ class Workload:
         """Short name in tables: `random 128/128 n=1000 c=64`."""
         load = f"c={self.max_concurrency}" if self.max_concurrency is not None else "open"
         rate = f" {self.request_rate:g}/s" if self.request_rate is not None else ""
-        return f"{self.dataset} {self.input_len}/{self.output_len} n={self.num_prompts} {load}{rate}"
+        chosen = f" {self.client_program} client" if self.client_program != "auto" else ""
+        return f"{self.dataset} {self.input_len}/{self.output_len} n={self.num_prompts} {load}{rate}{chosen}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,16 @@ class Dataset(Feature):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RustFacts:
+    """How the Rust client differs: `datasets` that it sends as the Python client does, `same_with` a flag
+    those that it then sends so too, `ignored` options that it takes and does not heed."""
+
+    datasets: tuple[str, ...]
+    same_with: Mapping[str, str]
+    ignored: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureTable:
     """The whole table. `flags` by command (`bench_serve`, `serve`) and name; `reserved` are those flags
     that `bench_command` writes itself; `serve_releases` were asked for the flags of `serve`, in order."""
@@ -119,6 +129,7 @@ class FeatureTable:
     behaviours: Mapping[str, tuple[tuple[Version, str], ...]]
     reserved: tuple[str, ...]
     serve_releases: tuple[Version, ...]
+    rust: RustFacts
 
     def serve_flag(self, option: str) -> Feature | None:
         """Return the flag of `vllm serve` that an option is, also as `--no-…`, `--a_b` or `--json.key`."""
@@ -174,6 +185,11 @@ def feature_table() -> FeatureTable:
         },
         reserved=tuple(data["bench_serve"]["reserved"]),
         serve_releases=tuple(map(parse_version, serve["releases"])),
+        rust=RustFacts(
+            datasets=tuple(data["rust_client"]["datasets"]),
+            same_with=data["rust_client"]["same_with"],
+            ignored=tuple(data["rust_client"]["ignored"]),
+        ),
     )
 
 

@@ -6,6 +6,7 @@ the next controller asks again and finds the unit by its name.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +15,14 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
+from fleetbench.bench_program import Program
 from fleetbench.errors import CommandFailed, one_line
 from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 
 RESULT = "result.json"
 SAY_EVERY_S = 5.0
-LEFT_BEHIND = ("stdout", "stderr", RESULT, "exit_status")
+LEFT_BEHIND = ("stdout", "stderr", RESULT, "exit_status", "program.json")
 # tqdm's bar: " 12%|█▏        | 12/100 [00:03<00:24,  3.61it/s]", from an hour on "1:02:03".
 _COUNT = re.compile(r"(\d{1,9})/(\d{1,9}) \[(?:(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<)?")
 
@@ -43,6 +45,9 @@ class Client:
         unit: unit name without `.service`.
         directory: on the client host; everything it leaves is there.
         limit_s: systemd kills it after that long, whoever watches.
+        python: interpreter on the host that hands it over, or starts it.
+        program: what `command` is when it is started by itself.
+        preloaded: directory of the socket of a process that has imported it; empty: there is none.
     """
 
     unit: str
@@ -52,6 +57,9 @@ class Client:
     environment: Mapping[str, str]
     credential: str
     limit_s: float
+    python: str
+    program: Program = Program.PYTHON
+    preloaded: str = ""
 
     @property
     def output(self) -> str:
@@ -70,25 +78,35 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a client left: file contents by name, and its exit status (None: it was killed)."""
+    """What a client left: file contents by name, and its exit status (None: it was killed).
+
+    `program` is what measured, as its host says (None: it did not come that far); `not_preloaded` why it was
+    not the preloaded one although there was one.
+    """
 
     content: Mapping[str, bytes]
     exit_status: int | None
     result: str = ""
+    program: Program | None = None
+    not_preloaded: str = ""
 
 
 def start(session: DurableSession, client: Client) -> State:
     """Start the client unless it runs or has run; say which. CommandFailed when it cannot be started."""
     assignments = [f"{name}={value}" for name, value in client.environment.items()]
     argv = bash(
-        _script("place.sh") + _script("start.sh"),
+        script("place.sh") + script("as_client.sh") + script("start.sh"),
         client.unit,
         client.directory,
         client.user,
         f"{client.limit_s:.0f}",
         client.credential,
+        script("on_client/handover.py"),
         str(len(assignments)),
         *assignments,
+        client.python,
+        client.preloaded,
+        client.program,
         *client.command,
     )
     answer = session.read(argv, timeout_s=60)
@@ -103,9 +121,9 @@ def start(session: DurableSession, client: Client) -> State:
     return State(word)
 
 
-def own_place(session: DurableSession, directory: str) -> None:
+def own_place(session: DurableSession, directory: str, user: str) -> None:
     """Make a client's directory before its start; CommandFailed where root must not work."""
-    made = session.read(bash(_script("place.sh") + 'own_place "$1"', directory))
+    made = session.read(bash(script("place.sh") + 'own_place "$1" "$2"', directory, user))
     if not made.ok:
         raise CommandFailed(
             f"cannot make {directory}",
@@ -133,7 +151,7 @@ def wait(
     before: Count | None = None
     pause_s = 0.2  # a short client is over soon; a long one need not be asked often
     while True:
-        asked = bash(_script("watch.sh"), client.unit, client.directory, client.user)
+        asked = bash(script("watch.sh"), client.unit, client.directory, client.user)
         answer = session.read(asked, timeout_s=30)
         head, _, tail = answer.stdout.partition("\n\n")
         shown = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
@@ -177,12 +195,24 @@ def fetch(session: DurableSession, client: Client) -> Left:
         except CommandFailed:
             continue  # killed before it wrote it
     status = content.pop("exit_status", b"").strip()
+    program, not_preloaded = _noted(content.pop("program.json", b""))
     shown = session.read(("systemctl", "show", f"{client.unit}.service", "-P", "Result"))
     return Left(
         content=content,
         exit_status=int(status) if status.isdigit() else None,
         result=one_line(shown.stdout, 60),
+        program=program,
+        not_preloaded=not_preloaded,
     )
+
+
+def _noted(text: bytes) -> tuple[Program | None, str]:
+    """Read what handover.py wrote down; the file is the service user's, so it may be anything."""
+    try:
+        noted = json.loads(text)
+        return Program(noted["program"]), one_line(str(noted.get("not_preloaded", "")), 200)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None, ""
 
 
 def stop(session: DurableSession, client: Client) -> None:
@@ -199,7 +229,7 @@ def clear(session: DurableSession, client: Client) -> None:
 
 def abandon(session: DurableSession, unit: str, directory: str) -> None:
     """End a client that still runs and forget it, as if it had never been started."""
-    session.read(bash(_script("abandon.sh"), unit, directory), timeout_s=60)
+    session.read(bash(script("abandon.sh"), unit, directory), timeout_s=60)
 
 
 def remove_if_empty(session: DurableSession, directories: Sequence[str]) -> None:
@@ -208,5 +238,6 @@ def remove_if_empty(session: DurableSession, directories: Sequence[str]) -> None
 
 
 @cache
-def _script(name: str) -> str:
+def script(name: str) -> str:
+    """Return the text of a file of this package."""
     return (files("fleetbench.bench") / name).read_text(encoding="utf-8")

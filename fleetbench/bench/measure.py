@@ -6,28 +6,25 @@ before the numbers, the numbers before anything is removed from the host.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import re
-import shlex
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleetbench.bench import client as clients
+from fleetbench.bench.left import keep, last_words, read_blocks
+from fleetbench.bench.prepare import Programs, environment, executable
 from fleetbench.bench_command import bench_command
-from fleetbench.errors import FleetbenchError, HostRebooted, NotReady, Unreadable, UsageError, one_line
+from fleetbench.bench_program import Choice, Program, choose
+from fleetbench.errors import HostRebooted, NotReady, UsageError
 from fleetbench.model import Host, Workload
-from fleetbench.results.parse import parse
 from fleetbench.results.rows import MeasurementKind, MeasurementRow
 from fleetbench.results.store import Store
-from fleetbench.results.values import Block
 from fleetbench.results.verdict import judge
 from fleetbench.transport.durable import DurableSession
 
 _ATTEMPTS = 2
+INSTEAD = "-python"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +61,7 @@ def measure(
     session: DurableSession,
     *,
     credential: str = "",
+    programs: Programs | None = None,
     again: bool = False,
     said: Callable[[str], None] = lambda _: None,
     alive: Callable[[], None] = lambda: None,
@@ -74,9 +72,10 @@ def measure(
     """Run (or find again) one execution of the bench client and return its finished row.
 
     With `again` one that is finished is run once more: a warm-up, when the server is another one by now.
-    `session` leads to the client host. A client that vanished with a reboot is started once more, and the
-    row counts the attempt. `passing` gets lines of no interest later, `counted` how far the client is; it is
-    told `ended` before what it left is fetched.
+    `session` leads to the client host, and `programs` are what `prepare` found there. A client that vanished
+    with a reboot is started once more, and the row counts the attempt; so is one that was chosen for the
+    workload and came to nothing, with the Python client in its place. `passing` gets lines of no interest
+    later, `counted` how far the client is; it is told `ended` before what it left is fetched.
     """
     row = _record(store, task, client, again=False)
     if again and row.finished:
@@ -84,7 +83,7 @@ def measure(
     while True:
         if row.finished:
             return row
-        made = _client(store, row, task, server, client, session, credential)
+        made, choice = _client(store, row, task, server, client, session, credential, programs or Programs())
         state = clients.start(session, made)
         passing(f"{_name(task)}: {state.value}")
         if state in (clients.State.STARTED, clients.State.RUNNING):
@@ -99,7 +98,7 @@ def measure(
             except NotReady as exc:  # the server died: its client has nothing left to measure
                 clients.stop(session, made)
                 ended()
-                _keep(store, row, made, clients.fetch(session, made))
+                keep(store, row, made, clients.fetch(session, made))
                 clients.clear(session, made)
                 if isinstance(exc, HostRebooted):
                     _record(store, task, client, again=True)
@@ -108,12 +107,22 @@ def measure(
             alive()  # the server may have gone with the same reboot
             said(f"{_name(task)}: the client host was rebooted; measuring again")
             clients.clear(session, made)
-            row = _record(store, task, client, again=True)
+            row = _record(store, task, client, again=True, instead=_instead(row))
             continue
         ended()
         left = clients.fetch(session, made)
-        _keep(store, row, made, left)
-        finished = _judge(store, task, row, left)
+        keep(store, row, made, left, not_rust=choice.why, version=client.build.version)
+        if (
+            choice.program is Program.RUST
+            and task.workload.client_program == "auto"
+            and _came_to_nothing(left)
+        ):
+            alive()  # no client measures a server that died
+            said(f"{_name(task)}: the Rust client came to nothing; measuring with the Python client")
+            clients.clear(session, made)
+            row = _record(store, task, client, again=True, instead=True)
+            continue
+        finished = _judge(store, task, row, left, client.build.version)
         clients.clear(session, made)
         return finished
 
@@ -134,23 +143,6 @@ def _directory(client: Host, row: MeasurementRow) -> str:
     return f"{client.prefix}/runs/{row.unit_name}"
 
 
-def read_blocks(content: Mapping[str, bytes], source: str) -> tuple[Block | None, tuple[str, ...]]:
-    """Given what a client left, return the block to trust (JSON first, then text) and what was unreadable."""
-    reasons: list[str] = []
-    for name in (clients.RESULT, "stdout"):
-        if name not in content:
-            reasons.append(f"no {name}")
-            continue
-        try:
-            blocks = parse(content[name].decode("utf-8", "replace"), f"{source}/{name}")
-        except Unreadable as exc:
-            reasons.append(f"{name}: {exc.what}")
-            continue
-        if blocks:
-            return blocks[-1], tuple(reasons)
-    return None, tuple(reasons)
-
-
 def _client(
     store: Store,
     row: MeasurementRow,
@@ -159,60 +151,71 @@ def _client(
     client: Host,
     session: DurableSession,
     credential: str,
-) -> clients.Client:
+    programs: Programs,
+) -> tuple[clients.Client, Choice]:
     directory = _directory(client, row)
-    workload = _with_prompts(task.workload, session, directory)
     command = bench_command(
         version=client.build.version,
-        executable=(f"{client.venv}/bin/vllm",),
+        executable=(executable(client),),
         model=server.model,
         served_name=server.served_name,
         tokenizer="",
         host=server.address,
         port=server.port,
-        workload=workload,
+        workload=_with_prompts(task.workload, session, directory, client.user),
         seed=row.seed,
         result_dir=f"{directory}/out",
         result_filename=clients.RESULT,
     )
-    environment = {
-        "HOME": client.prefix,
-        "PATH": f"{client.venv}/bin:/usr/bin:/bin",
-        "HF_HOME": f"{client.prefix}/models/huggingface",
-        "VLLM_NO_USAGE_STATS": "1",
-        "no_proxy": server.address,
-    } | dict(client.env)
-    return clients.Client(
+    choice = choose(task.workload, command, client.build.version, programs.rust)
+    if choice.program is Program.RUST and (_instead(row) or _measured_by_python(store, row)):
+        choice = Choice(Program.PYTHON, "the Rust client came to nothing")
+    by_rust = choice.program is Program.RUST and programs.rust is not None
+    made = clients.Client(
         unit=row.unit_name,
         directory=directory,
         user=client.user,
-        command=command,
-        environment=environment,
+        command=(programs.rust.path, *command[1:]) if by_rust and programs.rust else command,
+        environment={"no_proxy": server.address} | dict(environment(client)),
         credential=credential,
         limit_s=task.limit_s,
+        python=f"{client.venv}/bin/python",
+        program=choice.program,
+        preloaded="" if by_rust else programs.preloaded,
     )
+    return made, choice
 
 
-def _with_prompts(workload: Workload, session: DurableSession, directory: str) -> Workload:
+def _measured_by_python(store: Store, row: MeasurementRow) -> bool:
+    """Repeats of one workload in one server's life are measured by one client, so that they compare."""
+    rows = store.measurements(row.run_id, row.trial)
+    same = [other for other in rows if other.workload_index == row.workload_index and other.finished]
+    return any(other.client_program.startswith(Program.PYTHON) for other in same)
+
+
+def _came_to_nothing(left: clients.Left) -> bool:
+    return left.exit_status not in (None, 0) and read_blocks(left.content, "")[0] is None
+
+
+def _with_prompts(workload: Workload, session: DurableSession, directory: str, user: str) -> Workload:
     """Copy a prompts file to the client host and return the workload that names it there."""
     if not workload.prompts:
         return workload
-
     local = Path(workload.prompts)
     try:
         content = local.read_bytes()
     except OSError as exc:
         raise UsageError(f"cannot read the prompts file {local}", cause=exc.strerror or str(exc)) from exc
     remote = f"{directory}/prompts{local.suffix}"
-    clients.own_place(session, directory)
+    clients.own_place(session, directory, user)
     session.put(content, remote)
     return replace(workload, prompts=remote)
 
 
-def _record(store: Store, task: Task, client: Host, *, again: bool) -> MeasurementRow:
+def _record(store: Store, task: Task, client: Host, *, again: bool, instead: bool = False) -> MeasurementRow:
     mark = {MeasurementKind.WARMUP: "w", MeasurementKind.MEASURE: "r"}[task.kind]
     place = f"t{task.trial}-l{task.workload_index}-{mark}{task.repeat}"
-    suffix = f"-again-{os.urandom(2).hex()}" if again else ""
+    suffix = f"-again-{os.urandom(2).hex()}{INSTEAD if instead else ''}" if again else ""
     return store.start_measurement(
         task.run_id,
         task.trial,
@@ -226,42 +229,12 @@ def _record(store: Store, task: Task, client: Host, *, again: bool) -> Measureme
     )
 
 
-def _keep(store: Store, row: MeasurementRow, made: clients.Client, left: clients.Left) -> None:
-    """Write the raw files below the run's directory, each whole or not at all."""
-    directory = store.directory(row.run_id) / row.directory
-    described = {
-        "unit": made.unit,
-        "command": shlex.join(made.command),
-        "environment": dict(made.environment),
-        "exit_status": left.exit_status,
-        "systemd_result": left.result,
-        "seed": row.seed,
-        "client": row.client,
-        "attempt": row.attempt,
-        "fetched_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
-    keep_files(directory, dict(left.content) | {"client.json": json.dumps(described, indent=2).encode()})
+def _instead(row: MeasurementRow) -> bool:
+    """Whether this attempt is the Python client's after the Rust client's came to nothing."""
+    return row.unit_name.endswith(INSTEAD)
 
 
-def keep_files(directory: Path, content: Mapping[str, bytes]) -> None:
-    """Write files into a directory of the run, atomically; FleetbenchError when there is no room or right."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, data in content.items():
-            temporary = directory / f".{name}.part"
-            temporary.write_bytes(data)
-            temporary.replace(directory / name)
-    except OSError as exc:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise FleetbenchError(
-            f"cannot keep the raw files in {directory}",
-            cause=exc.strerror or str(exc),
-            next_step="make room or mend the rights, then resume the run: nothing on the host is lost",
-        ) from exc
-
-
-def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left) -> MeasurementRow:
+def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left, version: str) -> MeasurementRow:
     block, unread = read_blocks(left.content, row.directory)
     judgement = judge(
         block.result if block else None,
@@ -269,10 +242,11 @@ def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left) ->
         complete=block.complete if block else True,
         problems=block.problems if block else unread,
         exit_status=left.exit_status,
+        client_program=left.program or "",
     )
     reasons = list(judgement.reasons)
     if left.result != "timeout" and block is None:
-        reasons += [*unread, *_last_words(left)]
+        reasons += [*unread, *last_words(left)]
     if left.result == "timeout":
         reasons.insert(0, f"the client ran into its limit of {task.limit_s:g} s and was killed")
     return store.finish_measurement(
@@ -285,14 +259,9 @@ def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left) ->
         verdict=judgement.verdict,
         reasons=reasons,
         exit_status=left.exit_status,
+        client_program=left.program or "",
+        client_version=version if left.program else "",
     )
-
-
-def _last_words(left: clients.Left) -> tuple[str, ...]:
-    """Return what the client said last, and how its unit ended when it could not say its status."""
-    said = re.split(r"[\r\n]+", left.content.get("stderr", b"").decode("utf-8", "replace").strip())
-    words = (f"its last words: {one_line(said[-1], 200)}",) if said[-1] else ()
-    return words if left.exit_status is not None else (*words, f"systemd calls its end {left.result!r}")
 
 
 def _name(task: Task) -> str:

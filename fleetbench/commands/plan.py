@@ -28,7 +28,9 @@ _SHOWN = ("split", "verdict", "weights GiB", "KV GiB", "KV tokens", "requests", 
 @click.option("--facts", "facts_file", metavar="FILE", default="", help="Facts of a host, as runs keep them.")
 @click.option("--gpus", "words", metavar="TEXT", default="", help='GPUs instead of facts: "8x H100 80GB".')
 @click.option("--config", "config_file", metavar="FILE", default="", help="The model's config.json.")
-@click.option("--vllm", "version", metavar="VERSION", default="", help="vLLM version  [default: the sweep's or host's]")
+@click.option(
+    "--vllm", "version", metavar="VERSION", default="", help="vLLM version  [default: the sweep's or host's]"
+)
 @click.option("--try-all", is_flag=True, help="Plan to try what cannot fit, too.")
 @click.option("--every", is_flag=True, help="Judge every split, not only those of the sweep.")
 @inventory_option

@@ -124,7 +124,12 @@ def _facts(store: Store, row: RunRow) -> Iterator[tuple[str, str]]:
 
 
 def _trials(store: Store, row: RunRow) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
-    columns = ("trial", "host", "configuration", "gpus", "state", "ready_s", "vllm", "measurements", "cause")
+    from fleetbench.report.summary import client_programs
+
+    columns = (
+        *("trial", "host", "configuration", "gpus", "state", "ready_s", "vllm", "measurements", "client"),
+        "cause",
+    )
     measurements = store.measurements(row.id)
     cells: list[tuple[Cell, ...]] = []
     for trial in store.trials(row.id):
@@ -139,6 +144,7 @@ def _trials(store: Store, row: RunRow) -> tuple[tuple[str, ...], list[tuple[Cell
                     trial.ready_s,
                 ),
                 *(one_line(trial.vllm_version) or None, finished),
+                "; ".join(client_programs(f for f in measurements if f.trial == trial.number)) or None,
                 one_line(f"{failure.cause}: {failure.evidence}", 200) if failure else None,
             )
         )

@@ -181,6 +181,7 @@ def workload_keys() -> Mapping[str, Reader]:
         "temperature": number(0, 10),
         "prompts": controller_file,
         "extra_args": many(text("an argument of vllm bench serve", r".+")),
+        "client_program": choice("auto", "python", "rust"),
     }
 
 

@@ -80,7 +80,8 @@ def summary_table(report: Report) -> Table:
         *_SETTINGS,
         "workload_index",
         *_WORKLOAD,
-        *("state", "verdict", "repeats_counted", "repeats_asked", "ready_s", "vllm_version"),
+        *("state", "verdict", "repeats_counted", "repeats_asked", "client_program"),
+        *("ready_s", "vllm_version"),
         *(f"{metric.key}{suffix}" for metric in METRICS for suffix in ("", "_min", "_max", "_cv_percent")),
         "output_throughput_per_gpu",
         "warmup_output_throughput",
@@ -98,7 +99,8 @@ def measurement_table(report: Report) -> Table:
         "workload_index",
         *_WORKLOAD,
         "vllm_version",
-        *("kind", "repeat", "attempt", "seed", "client", "state", "exit_status", "verdict", "reasons"),
+        *("kind", "repeat", "attempt", "seed", "client", "client_program", "client_version"),
+        *("state", "exit_status", "verdict", "reasons"),
         *RESULT_KEYS,
         *LATENCY_KEYS,
         *("started_at", "ended_at", "unit", "directory"),
@@ -143,6 +145,7 @@ def _summary_cells(report: Report, row: ReportRow) -> Iterator[Cell]:
     trial, failure = row.trial, row.failure
     yield from _origin(report, trial, row.workload_index)
     yield from (trial.state.value, row.verdict and row.verdict.value, row.counted, trial.repeats)
+    yield "; ".join(row.client_programs) or None
     yield from (trial.ready_s, trial.vllm_version)
     for metric in METRICS:
         found = row.spreads.get(metric.key)
@@ -162,8 +165,9 @@ def _measurement_cells(report: Report, trial: TrialRow, row: MeasurementRow) -> 
     result = row.result or BenchResult()
     yield from _origin(report, trial, row.workload_index)
     yield trial.vllm_version
-    yield from (row.kind.value, row.repeat, row.attempt, row.seed, row.client, row.state.value)
-    yield from (row.exit_status, row.verdict and row.verdict.value, "; ".join(row.reasons))
+    yield from (row.kind.value, row.repeat, row.attempt, row.seed, row.client)
+    yield from (row.client_program or None, row.client_version or None)
+    yield from (row.state.value, row.exit_status, row.verdict and row.verdict.value, "; ".join(row.reasons))
     yield from (getattr(result, key) for key in RESULT_KEYS)
     yield from (result.latencies.get(key) for key in LATENCY_KEYS)
     yield from (row.started_at, row.ended_at, row.unit_name, row.directory)

@@ -25,6 +25,7 @@ class ReportRow:
         verdict: of the numbers shown; None when nothing was measured.
         counted: measurements behind `spreads`: the valid ones, or, when there is none, the suspect ones.
         spreads: by metric key, over the repeats that count.
+        client_programs: which clients measured the repeats that count, with their versions.
         warmup_output_throughput: tokens/s of the warm-up, shown but never counted.
         notes: each reason of a verdict and each repeat left out, one sentence each.
     """
@@ -36,6 +37,7 @@ class ReportRow:
     verdict: Verdict | None
     counted: int
     spreads: Mapping[str, Spread] = field(default_factory=dict)
+    client_programs: tuple[str, ...] = ()
     warmup_output_throughput: float | None = None
     notes: tuple[str, ...] = ()
 
@@ -131,8 +133,17 @@ def _row(name: str, trial: TrialRow, index: int, measurements: tuple[Measurement
         verdict=verdict,
         counted=len(counted),
         spreads=spreads,
+        client_programs=client_programs(counted),
         warmup_output_throughput=OUTPUT.of(warmups[-1].result) if warmups else None,
         notes=_notes(own, counted),
+    )
+
+
+def client_programs(rows: Iterable[MeasurementRow]) -> tuple[str, ...]:
+    """Return each client that measured some of the rows once: `rust 0.33.0`, `python 0.32.0, preloaded`."""
+    words = ((*row.client_program.partition(", "), row.client_version) for row in rows if row.client_program)
+    return tuple(
+        dict.fromkeys(one_line(f"{name} {version}{comma}{how}") for name, comma, how, version in words)
     )
 
 

@@ -146,6 +146,14 @@ MIGRATIONS: tuple[Migration, ...] = (
             """,
         ),
     ),
+    Migration(
+        2,
+        "which bench client measured",
+        (
+            "ALTER TABLE measurements ADD COLUMN client_program TEXT NOT NULL DEFAULT ''",
+            "ALTER TABLE measurements ADD COLUMN client_version TEXT NOT NULL DEFAULT ''",
+        ),
+    ),
 )
 
 _VERSION_TABLE = """

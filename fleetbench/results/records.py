@@ -148,7 +148,7 @@ def measurement_of(record: Record) -> MeasurementRow:
         **_same(
             record,
             "run_id trial workload_index repeat seed unit_name client attempt started_at ended_at"
-            " exit_status directory",
+            " exit_status directory client_program client_version",
         ),
     )
 

@@ -131,6 +131,8 @@ class MeasurementRow:
         attempt: how often it was started; more than 1 means that an earlier one left no result.
         directory: where its raw files are, relative to the run's directory.
         exit_status: of the client; None when unknown. 0 proves nothing, see the verdict.
+        client_program: what measured: `python`, `python, preloaded` or `rust`; empty: not known.
+        client_version: vLLM that it belongs to.
         result: None until it is finished.
     """
 
@@ -148,6 +150,8 @@ class MeasurementRow:
     ended_at: str = ""
     exit_status: int | None = None
     directory: str = ""
+    client_program: str = ""
+    client_version: str = ""
     verdict: Verdict | None = None
     reasons: tuple[str, ...] = ()
     result: BenchResult | None = None

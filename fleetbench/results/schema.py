@@ -126,6 +126,8 @@ MEASUREMENTS = Table(
     required_text("ended_at"),
     Column("exit_status", Integer),
     required_text("directory"),
+    required_text("client_program"),
+    required_text("client_version"),
     Column("verdict", Text),
     Column("reasons", JSON, nullable=False),
     *(Column(name, BigInteger) for name in WHOLE_COLUMNS),

@@ -90,6 +90,8 @@ class MeasurementTable(RunTable):
         reasons: Iterable[str] = (),
         exit_status: int | None = None,
         directory: str | None = None,
+        client_program: str = "",
+        client_version: str = "",
     ) -> MeasurementRow:
         """Write down what came of a measurement and return it; `result=None`: no report was readable.
 
@@ -102,6 +104,8 @@ class MeasurementTable(RunTable):
             "state": MeasurementState.FINISHED.value,
             "ended_at": self.now(),
             "exit_status": exit_status,
+            "client_program": storable(client_program),
+            "client_version": storable(client_version),
             "verdict": verdict.value,
             "reasons": storable([*reasons, *refused]),
         }
@@ -145,4 +149,11 @@ def _is(key: Key) -> ColumnElement[bool]:
 def no_result() -> dict[str, Any]:
     """Return the columns of a measurement that has no result yet."""
     columns, _ = result_columns(BenchResult())
-    return {**columns, "exit_status": None, "verdict": None, "reasons": []}
+    none: dict[str, Any] = {
+        "exit_status": None,
+        "client_program": "",
+        "client_version": "",
+        "verdict": None,
+        "reasons": [],
+    }
+    return {**columns, **none}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetbench.bench.measure import keep_files
+from fleetbench.bench.left import keep_files
 from fleetbench.errors import FleetbenchError
 from fleetbench.facts.document import to_json
 from fleetbench.facts.values import HostFacts

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from fleetbench.bench.prepare import Programs
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import Host, Model
 from fleetbench.results.store import Store
@@ -49,13 +50,15 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """How each trial is measured. `client` is where the bench client runs; `session` leads there."""
+    """How each trial is measured. `client` is where the bench client runs; `session` leads there, and
+    `programs` are what it has there."""
 
     client: Host
     session: DurableSession
     seed: int
     limit_s: float
     warmup: bool = True
+    programs: Programs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

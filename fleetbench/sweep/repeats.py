@@ -71,6 +71,7 @@ def measure_all(
                     bench.client,
                     bench.session,
                     credential=CREDENTIAL,
+                    programs=bench.programs,
                     again=fresh and left and kind is MeasurementKind.WARMUP,
                     said=said,
                     alive=alive,

@@ -17,7 +17,7 @@ for file in /run/systemd/system/vllm-sweep-*.service; do
   systemctl stop "${file##*/}"
   rm -f "$file"
 done
-systemctl stop 'fleetbench-bench-*.service' 2>/dev/null
+systemctl stop 'fleetbench-bench-*.service' 'fleetbench-preload-*.service' 2>/dev/null
 systemctl daemon-reload
 systemctl reset-failed 'vllm-sweep-*.service' 2>/dev/null
 if [ -e "$directory/loan" ]; then

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fleetbench.bench import client as clients
 from fleetbench.bench.leftovers import forget_others
 from fleetbench.bench.measure import abandon
+from fleetbench.bench.prepare import Preload, dismiss
 from fleetbench.errors import FleetbenchError, HostRebooted, NotPossible, NotReached
 from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import GpuSet, Host
@@ -196,6 +197,7 @@ def _end_clients(here: _Stay, taken: list[int]) -> tuple[FleetbenchError, ...]:
     store, run_id, client = here.engine.store, here.run.id, here.engine.client or here.host
     try:
         abandon(store, run_id, set(taken), client, here.client_session)
+        dismiss(here.client_session, Preload(run_id, here.host.name, client))
         if client.name == here.host.name and here.engine.client is None:
             known = {row.unit_name for row in store.measurements(run_id) if row.client == client.name}
             forget_others(here.client_session, client, run_id, known)

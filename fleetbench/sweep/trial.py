@@ -6,6 +6,10 @@ controller that was killed goes on where it was, and a server that still runs is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from fleetbench.bench.prepare import Preload, prepare
+from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
 from fleetbench.model import Failure, TrialState
 from fleetbench.results.rows import TrialRow
@@ -41,6 +45,7 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     evidence.keep_before(render(spec), facts)
     invocation = ""
     try:
+        bench = prepared(ground, row, bench)
         invocation = serve(ground, row, spec, facts)
         server = server_of(ground, spec, bench.client)
         measure_all(ground, row, bench, server, boot=boot_of(facts), fresh=is_fresh(row, invocation))
@@ -60,6 +65,19 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     ground.track.enter(Step.FETCH, "journal and facts")
     evidence.keep_after(invocation or invocation_of(ground.session, spec.unit), ground.read_facts)
     return state
+
+
+def prepared(ground: Ground, row: TrialRow, bench: Bench) -> Bench:
+    """Ready the client's host while the server starts; the imports of its client go on beside the load."""
+    programs = prepare(
+        bench.session,
+        Preload(row.run_id, ground.host.name, bench.client),
+        row.workloads,
+        credential=CREDENTIAL,
+        limit_s=bench.limit_s,
+        said=lambda text: ground.said(f"trial {row.number}: {text}"),
+    )
+    return replace(bench, programs=programs)
 
 
 def as_failure(exc: FleetbenchError) -> Failure:

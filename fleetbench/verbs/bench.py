@@ -8,6 +8,8 @@ from dataclasses import asdict, replace
 
 from fleetbench import console
 from fleetbench.bench.measure import Server
+from fleetbench.bench.prepare import Preload, dismiss
+from fleetbench.bench_program import Program
 from fleetbench.errors import Exit, FleetbenchError, HostRebooted, NotPossible, NotReady, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import Inventory, find_host
@@ -26,7 +28,7 @@ from fleetbench.sweep.reach import server_address
 from fleetbench.sweep.repeats import is_fresh, measure_all
 from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.track import Track
-from fleetbench.sweep.trial import as_failure
+from fleetbench.sweep.trial import as_failure, prepared
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import served_by
 from fleetbench.verbs.common import Options, at_least, facts_of, say, session_to
@@ -52,6 +54,10 @@ def bench(
     """Measure the service on a port of one host; an interrupted run of the same work is continued."""
     at_least(1, input_len=workload.input_len, output_len=workload.output_len, repeats=repeats, limit=limit_s)
     at_least(1, num_prompts=workload.num_prompts)
+    if workload.client_program not in ("auto", Program.PYTHON, Program.RUST):
+        raise UsageError(
+            f"--client-program {workload.client_program!r} is no client", next_step="auto, python or rust"
+        )
     at_least(0, rate=workload.request_rate or 0, temperature=workload.temperature, seed=seed)
     inventory = options.load()
     with open_store() as store:
@@ -153,6 +159,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
             track.begin_trial(row.number, row.config.label)
             track.enter(Step.STOP, "reading facts")
             _measure_service(ground, run, row, bench, evidence)
+            dismiss(client_session, Preload(run.id, host.name, client))
             track.end_trial(TrialState.MEASURED)
     except KeyboardInterrupt:
         store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
@@ -166,6 +173,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         store.set_trial(run.id, row.number, state=TrialState.FAILED, failure=exc.failure or as_failure(exc))
         store.set_run_state(run.id, RunState.FAILED, exc.what)
         evidence.keep_after(exc.invocation, facts)
+        dismiss(client_session, Preload(run.id, host.name, client))
         raise
     except FleetbenchError as exc:
         store.set_run_state(run.id, RunState.INTERRUPTED, exc.what)
@@ -205,12 +213,12 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
         effective={"invocation": unit.invocation},
     )
     try:
-        _measure(ground, row, bench, server, now)
+        _measure(ground, row, prepared(ground, row, bench), server, now)
     except HostRebooted as exc:
         ground.said(f"{exc.what}; measuring again when {unit.name} is back")
         now = facts_when_running(session, ground.read_facts, unit.name)
         row, unit = store.trials(run.id)[0], _running_unit(host, now, row.port)
-        _measure(ground, row, bench, server, now)
+        _measure(ground, row, prepared(ground, row, bench), server, now)
     ground.track.enter(Step.FETCH, "journal and facts")
     evidence.keep_after(unit.invocation, ground.read_facts)
 

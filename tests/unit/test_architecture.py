@@ -37,6 +37,7 @@ MATRIX: dict[str, str] = {
     # what decides
     "units": "errors model",
     "bench_command": "errors model vllm_features",
+    "bench_program": "errors model vllm_features",
     "accelerators": "facts/ model releases",
     "release_needs": "accelerators facts/ model releases",
     "compatibility": "errors facts/ model release_needs releases",
@@ -60,7 +61,7 @@ MATRIX: dict[str, str] = {
     "deploy": "accelerators errors facts/ model operations/ preflight service/ steps transport/",
     "reconcile": "apply audit compatibility errors facts/ fleet lock model operations/ provision resolution"
     " steps transport.base",
-    "bench/": "bench_command errors model results/ transport.base transport/",
+    "bench/": "bench_command bench_program errors model results/ transport.base transport/ vllm_features",
     "sweep/": "audit bench/ deploy errors facts/ fleet inventory/ model plan/ preflight results/ service/"
     " service_log transport.base transport/ units",
     "lab/": "errors lock resolution",
@@ -69,8 +70,8 @@ MATRIX: dict[str, str] = {
     "commands/": "console errors facts/ failures inventory/ model plan/ report/ results/",
     "cli": "console errors",
     "__main__": "cli",
-    "verbs/": "apply audit bench/ commands/ console deploy errors facts/ fleet inventory/ lab/ lock model"
-    " operations/ plan/ preflight reconcile report/ results/ service/ service_log steps sweep/"
+    "verbs/": "apply audit bench/ bench_program commands/ console deploy errors facts/ fleet inventory/ lab/"
+    " lock model operations/ plan/ preflight reconcile report/ results/ service/ service_log steps sweep/"
     " transport.base transport/ units",
     "bootstrap": "",
     "tasks": "bootstrap model verbs/",
@@ -92,6 +93,8 @@ SPEAKS = {
     "console.py": "the door to the terminal",
     "bootstrap.py": "runs before anything is installed, console needs rich",
     "lab/smi/__main__.py": "is nvidia-smi on a lab host, its output is its purpose",
+    "bench/on_client/handover.py": "runs on a client's host: its words are the client's",
+    "bench/on_client/preloaded.py": "runs on a client's host: what it says must not be said by its children",
     "lab/slowlink.py": "is a process of its own that tells its parent that it is ready",
 }
 

@@ -1,0 +1,86 @@
+"""What a bench client left behind: kept below the run's directory, read, judged, stored."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from fleetbench.bench.client import RESULT, Client, Left
+from fleetbench.errors import FleetbenchError, Unreadable, one_line, without_secrets
+from fleetbench.results.parse import parse
+from fleetbench.results.rows import MeasurementRow
+from fleetbench.results.store import Store
+from fleetbench.results.values import Block
+
+
+def keep(store: Store, row: MeasurementRow, made: Client, left: Left, **more: str) -> None:
+    """Write the raw files below the run's directory, each whole or not at all; `more` goes to client.json."""
+    directory = store.directory(row.run_id) / row.directory
+    described = {
+        "unit": made.unit,
+        "program": left.program,
+        "not_preloaded": left.not_preloaded,
+        **more,
+        "command": without_secrets(shlex.join(made.command)),
+        "environment": {name: masked(name, value) for name, value in made.environment.items()},
+        "exit_status": left.exit_status,
+        "systemd_result": left.result,
+        "seed": row.seed,
+        "client": row.client,
+        "attempt": row.attempt,
+        "fetched_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    keep_files(directory, dict(left.content) | {"client.json": json.dumps(described, indent=2).encode()})
+
+
+def masked(name: str, value: str) -> str:
+    """Return the value of a variable as it may be kept: `***` where its name or itself tells of a secret."""
+    shown = without_secrets(f"{name}={value}").partition("=")[2]
+    return "***" if shown.startswith("***") else shown  # a secret may have spaces
+
+
+def keep_files(directory: Path, content: Mapping[str, bytes]) -> None:
+    """Write files into a directory of the run, atomically; FleetbenchError when there is no room or right."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, data in content.items():
+            temporary = directory / f".{name}.part"
+            temporary.write_bytes(data)
+            temporary.replace(directory / name)
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise FleetbenchError(
+            f"cannot keep the raw files in {directory}",
+            cause=exc.strerror or str(exc),
+            next_step="make room or mend the rights, then resume the run: nothing on the host is lost",
+        ) from exc
+
+
+def read_blocks(content: Mapping[str, bytes], source: str) -> tuple[Block | None, tuple[str, ...]]:
+    """Given what a client left, return the block to trust (JSON first, then text) and what was unreadable."""
+    reasons: list[str] = []
+    for name in (RESULT, "stdout"):
+        if name not in content:
+            reasons.append(f"no {name}")
+            continue
+        try:
+            blocks = parse(content[name].decode("utf-8", "replace"), f"{source}/{name}")
+        except Unreadable as exc:
+            reasons.append(f"{name}: {exc.what}")
+            continue
+        if blocks:
+            return blocks[-1], tuple(reasons)
+    return None, tuple(reasons)
+
+
+def last_words(left: Left) -> tuple[str, ...]:
+    """Return what the client said last, and how its unit ended when it could not say its status."""
+    said = re.split(r"[\r\n]+", left.content.get("stderr", b"").decode("utf-8", "replace").strip())
+    words = (f"its last words: {one_line(said[-1], 200)}",) if said[-1] else ()
+    return words if left.exit_status is not None else (*words, f"systemd calls its end {left.result!r}")
