@@ -70,6 +70,7 @@ def client(name: str, *command: str) -> Client:
         environment={},
         credential="",
         limit_s=30,
+        python="/usr/bin/python3",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from shared_material import help_texts, read, shared, version_of
 
-from fleetbench.bench_command import bench_command, bench_environment
+from fleetbench.bench_command import bench_command
 from fleetbench.errors import NotPossible, UsageError
 from fleetbench.model import Workload
 
@@ -188,10 +188,3 @@ def test_a_rate_is_written_without_exponent() -> None:
         for rate in (4.0, 0.25)
     }
     assert rates == {4.0: "4", 0.25: "0.25"}
-
-
-def test_the_rust_client_is_asked_for_only_where_it_exists() -> None:
-    assert bench_environment("0.10.1.1") == {}
-    assert bench_environment("0.27.1", rust_client=True) == {"VLLM_USE_RUST_BENCH": "1"}
-    with pytest.raises(NotPossible, match="no Rust bench client"):
-        bench_environment("0.26.0", rust_client=True)

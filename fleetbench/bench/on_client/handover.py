@@ -131,7 +131,7 @@ def main() -> None:
                 sys.exit(DIED)
     note(program, why)
     try:
-        os.execv(command[0], command)  # noqa: S606  no shell: this is the point
+        os.execvp(command[0], command)  # noqa: S606  no shell: this is the point
     except OSError as exc:
         sys.stderr.write(f"fleetbench: {command[0]}: {exc.strerror}\n")
         sys.exit(NOT_FOUND)
