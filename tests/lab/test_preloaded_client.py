@@ -13,8 +13,8 @@ from fleetbench.results.rows import MeasurementRow, Verdict
 
 VLLM = f"/opt/vllm/venvs/vllm-{VERSION}/bin/vllm"
 BENCH = ("bench", "--hosts", "lab-01", "--input-len", "8", "--output-len", "8", "--concurrency", "1")
-SHORT = (*BENCH, "--num-prompts", "5", "--repeats", "2", "--no-warmup")
-LONG = (*BENCH, "--num-prompts", "60", "--repeats", "1", "--no-warmup")
+SHORT = (*BENCH, "--num-prompts", "10", "--repeats", "2", "--no-warmup")
+LONG = (*BENCH, "--num-prompts", "200", "--repeats", "1", "--no-warmup")
 UNITS = "systemctl list-units --plain --no-legend 'fleetbench-preload-*' | cut -d' ' -f1"
 CLIENTS = "pgrep -u vllm -f '[b]ench serve|[p]reloaded.py'; true"
 
@@ -87,7 +87,7 @@ def test_it_is_there_while_the_server_loads_and_gone_after_the_sweep(served: Fle
 
 def test_a_controller_that_comes_back_finds_it_and_ends_it(served: Fleet) -> None:
     bench = served.begin(*LONG)
-    bench.wait_for("/60 requests")
+    bench.wait_for("/200 requests")
     bench.kill()
     unit = served.on("lab-01", UNITS)
     assert unit.startswith("fleetbench-preload-")
@@ -125,9 +125,9 @@ def test_when_it_is_killed_in_the_middle_the_repeat_is_invalid_and_the_next_meas
 
 def test_only_root_and_the_service_user_get_at_prompts_and_socket(served: Fleet, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text('{"prompt": "in confidence"}\n' * 60)
+    prompts.write_text('{"prompt": "in confidence"}\n' * 200)
     bench = served.begin(*LONG, "--dataset", "custom", "--prompts", str(prompts))
-    bench.wait_for("/60 requests")
+    bench.wait_for("/200 requests")
     nobody = "setpriv --reuid=65534 --clear-groups"
     for path in ("/opt/vllm/runs/fleetbench-bench-*/prompts.jsonl", "/run/fleetbench-preload-*/socket"):
         assert served.on("lab-01", f"ls {path}") != ""

@@ -89,11 +89,11 @@ class Site:
         idle_s: float = 60,
         lifetime_s: float = 60,
         ready: bool = True,
-        user: int | None = None,
+        program: Path = PROGRAMS / "preloaded.py",
         **more: str,
     ) -> subprocess.Popen[str]:
         """Start the process that imports it."""
-        argv = [sys.executable, str(PROGRAMS / "preloaded.py"), str(self.sockets), str(self.vllm)]
+        argv = [sys.executable, str(program), str(self.sockets), str(self.vllm)]
         process = subprocess.Popen(
             [*argv, str(idle_s), str(lifetime_s)],
             env={**self.environment, "OPENBLAS_NUM_THREADS": "1", **more},

@@ -155,6 +155,18 @@ def test_a_process_with_threads_is_not_forked(site: Site) -> None:
     assert site.noted("one")[0] == "python"
 
 
+def test_a_process_that_holds_a_gpu_does_not_stay(site: Site) -> None:
+    text = (PROGRAMS / "preloaded.py").read_text()
+    assert text.count('"/dev/nvidia-uvm"') == 1
+    changed = site.place / "preloaded.py"
+    changed.write_text(text.replace('"/dev/nvidia-uvm"', '"/dev/full"'))
+    site.on_import("global held; held = open('/dev/full', 'wb')")
+    process = site.preload(ready=False, program=changed)
+    assert process.wait(20) == 1
+    assert process.stderr is not None
+    assert "the import opened /dev/full" in process.stderr.read()
+
+
 def test_another_venv_than_the_imported_one_is_executed(site: Site) -> None:
     site.preload()
     other = site.bin / "vllm-other"

@@ -37,6 +37,8 @@ LENGTH = struct.Struct("!Q")
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
+# Opened by CUDA and ROCm once they are initialised, not by asking NVML which GPUs there are.
+GPU_DEVICES = {"/dev/nvidia-uvm", "/dev/kfd"}
 # systemd and the shell set these anew for each unit; no_proxy is read when a connection is made.
 OWN_TO_EACH = frozenset(
     (
@@ -102,6 +104,15 @@ def threads() -> list[str]:
     """Return the names of this process's threads."""
     tasks = Path("/proc/self/task")
     return [(task / "comm").read_text("utf-8", "replace").strip() for task in tasks.iterdir()]
+
+
+def gpu_devices() -> list[str]:
+    """Return the devices through which this process would hold a GPU, as if it served from it."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the one that lists the directory is gone by now
+            found.append(str(descriptor.readlink()))
+    return sorted(GPU_DEVICES & set(found))
 
 
 def identity(executable: str) -> tuple[int, int]:
@@ -296,6 +307,8 @@ def main() -> None:
     preload(executable)
     if len(running := threads()) != 1:
         sys.exit(f"cannot fork, there are threads: {' '.join(running)}")
+    if held := gpu_devices():
+        sys.exit(f"the import opened {' '.join(held)}: servers would wait for this process to leave the GPU")
     (directory / "ready").touch()
     parent = os.getpid()
     request = preloaded.serve()
