@@ -6,11 +6,15 @@ set -u
 export LC_ALL=C.UTF-8
 unit=$1 directory=$2 user=$3 credential=$4 place=$5 idle=$6 lifetime=$7 limit=$8 python=$9 vllm=${10} program=${11}
 shift 11
-case $(systemctl show "$unit.service" -P ActiveState) in active | activating) echo running; exit 0 ;; esac
+case $(systemctl show "$unit.service" -P ActiveState) in
+  active | activating)
+    if [ "$(cat "$directory/vllm" 2>/dev/null)" = "$vllm" ]; then echo running; exit 0; fi
+    systemctl stop "$unit.service" ;; # a trial with another build
+esac
 assignments=()
 for assignment in "$@"; do assignments+=("--setenv=$assignment"); done
 own_place "$directory" "$user" || exit 73
-printf '%s\n' "$program" > "$directory/preloaded.py" || exit 73
+printf '%s\n' "$program" > "$directory/preloaded.py" && printf '%s\n' "$vllm" > "$directory/vllm" || exit 73
 client_properties "$user" "$credential"
 # The socket's directory is made by systemd, in /run where nobody else can, for this user alone; it goes with the
 # unit. One thread of OpenBLAS: a process with threads cannot be forked. A child that the kernel kills for memory

@@ -150,7 +150,7 @@ def test_a_process_with_threads_is_not_forked(site: Site) -> None:
     process = site.preload(ready=False)
     assert process.wait(20) == 1
     assert process.stderr is not None
-    assert "cannot fork, there are threads" in process.stderr.read()
+    assert "not forked: it has threads" in process.stderr.read()
     assert site.run("one") == 0
     assert site.noted("one")[0] == "python"
 
@@ -164,7 +164,7 @@ def test_a_process_that_holds_a_gpu_does_not_stay(site: Site) -> None:
     process = site.preload(ready=False, program=changed)
     assert process.wait(20) == 1
     assert process.stderr is not None
-    assert "the import opened /dev/full" in process.stderr.read()
+    assert "it holds /dev/full" in process.stderr.read()
 
 
 def test_another_venv_than_the_imported_one_is_executed(site: Site) -> None:
@@ -280,7 +280,15 @@ def test_a_listener_that_speaks_otherwise_is_left_alone(site: Site, words: bytes
 
 
 @pytest.mark.parametrize(
-    "words", [b"", b"x", b"\xff" * 8, (5).to_bytes(8) + b"[[[[[", (2).to_bytes(8) + b"{}"]
+    "words",
+    [
+        b"",
+        b"x",
+        b"\xff" * 8,
+        (5).to_bytes(8) + b"[[[[[",
+        (2).to_bytes(8) + b"[]",
+        (10**5).to_bytes(8) + b"[" * 10**5,
+    ],
 )
 def test_nonsense_does_not_end_the_preloaded_process(site: Site, words: bytes) -> None:
     process = site.preload()
@@ -288,7 +296,9 @@ def test_nonsense_does_not_end_the_preloaded_process(site: Site, words: bytes) -
         connection.connect(str(site.sockets / "socket"))
         assert json.loads(connection.recv(1000)) == {"ready": True}
         with Path(os.devnull).open("w") as nothing:
-            socket.send_fds(connection, [words or b"\0"], [nothing.fileno()] * 2)
+            socket.send_fds(connection, [words[:8] or b"\0"], [nothing.fileno()] * 2)
+        if words[8:]:
+            connection.sendall(words[8:])
     assert site.run("one") == 0
     assert site.noted("one")[0] == "python, preloaded"
     assert process.poll() is None

@@ -27,7 +27,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,13 +40,10 @@ LIBC = ctypes.CDLL(None)
 # Opened by CUDA and ROCm once they are initialised, not by asking NVML which GPUs there are.
 GPU_DEVICES = {"/dev/nvidia-uvm", "/dev/kfd"}
 # systemd and the shell set these anew for each unit; no_proxy is read when a connection is made.
-OWN_TO_EACH = frozenset(
-    (
-        *("INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "RUNTIME_DIRECTORY"),
-        *("MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE"),
-        *("OLDPWD", "PWD", "SHLVL", "_", "no_proxy", "OPENBLAS_NUM_THREADS"),
-    )
-)
+OWN_TO_EACH = {
+    *("INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "RUNTIME_DIRECTORY", "MEMORY_PRESSURE_WATCH"),
+    *("MEMORY_PRESSURE_WRITE", "OLDPWD", "PWD", "SHLVL", "_", "no_proxy", "OPENBLAS_NUM_THREADS"),
+}
 # A unit's credential lies in a directory of its own, and libraries read its path when they are imported.
 CREDENTIAL = ("CREDENTIALS_DIRECTORY", "HF_TOKEN_PATH")
 
@@ -100,19 +97,17 @@ def execute(request: Request, parent: int, own: Mapping[str, str]) -> None:
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-def threads() -> list[str]:
-    """Return the names of this process's threads."""
-    tasks = Path("/proc/self/task")
-    return [(task / "comm").read_text("utf-8", "replace").strip() for task in tasks.iterdir()]
-
-
-def gpu_devices() -> list[str]:
-    """Return the devices through which this process would hold a GPU, as if it served from it."""
-    found = []
+def unfit() -> str:
+    """Return why this process may not be forked or may not stay; empty when it may."""
+    tasks = [(task / "comm").read_text("utf-8", "replace") for task in Path("/proc/self/task").iterdir()]
+    if len(tasks) != 1:
+        return f"it has threads: {' '.join(name.strip() for name in tasks)}"
+    held = set()
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the one that lists the directory is gone by now
-            found.append(str(descriptor.readlink()))
-    return sorted(GPU_DEVICES & set(found))
+            held.add(str(descriptor.readlink()))
+    gpus = " ".join(sorted(GPU_DEVICES & held))
+    return f"it holds {gpus}, and servers would wait for it to leave the GPU" if gpus else ""
 
 
 def identity(executable: str) -> tuple[int, int]:
@@ -146,12 +141,8 @@ def tell(connection: socket.socket, answer: Mapping[str, object]) -> None:
 
 def differing(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     """Return the variables that two environments do not share and that a program may read on import."""
-    names = (mine.keys() | theirs.keys()) - OWN_TO_EACH
-    return sorted(
-        name
-        for name in names
-        if ((name in mine) != (name in theirs) if name in CREDENTIAL else mine.get(name) != theirs.get(name))
-    )
+    names = {name for name, _ in mine.items() ^ theirs.items()} - OWN_TO_EACH
+    return sorted(name for name in names if name not in CREDENTIAL or (name in mine) != (name in theirs))
 
 
 def kill(pid: int) -> None:
@@ -214,8 +205,7 @@ class Preloaded:
             return None
         pid = os.fork()
         if pid:
-            for stream in request.streams:
-                os.close(stream)
+            self._close(request.streams)
             self.children[pid] = connection
             self.selector.register(connection, selectors.EVENT_READ)
             return None
@@ -224,9 +214,13 @@ class Preloaded:
         self.selector.close()
         for held in (self.listener, connection, *self.children.values()):
             held.close()
-        for end in (self.woken, self.wake):
-            os.close(end)
+        self._close((self.woken, self.wake))
         return request
+
+    @staticmethod
+    def _close(descriptors: Iterable[int]) -> None:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
     def _asked(self, connection: socket.socket) -> Request | None:
         """Return what the other end wants executed, when it may and was told so."""
@@ -241,12 +235,11 @@ class Preloaded:
         except Refused as why:
             with contextlib.suppress(OSError):
                 tell(connection, {"refused": str(why)})
-        except (OSError, EOFError, ValueError, TypeError, KeyError, struct.error):
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, struct.error):
             pass  # it went away, or is none of ours: nobody is there to be told
         else:
             return request
-        for stream in streams:
-            os.close(stream)
+        self._close(streams)
         return None
 
     def _read(self, connection: socket.socket, streams: list[int]) -> Request:
@@ -256,13 +249,8 @@ class Preloaded:
         length = LENGTH.unpack(head)[0]
         if length > LARGEST or len(streams) != 2:
             raise Refused("the request is too long, or without its streams")
-        text = b""
-        while len(text) < length:
-            part = connection.recv(length - len(text))
-            if not part:
-                raise EOFError
-            text += part
-        asked = json.loads(text)
+        with connection.makefile("rb") as rest:
+            asked = json.loads(rest.read(length))
         argv = [str(word) for word in asked["argv"]]
         environment = {str(name): str(value) for name, value in asked["environment"].items()}
         return Request(argv, str(asked["directory"]), environment, streams)
@@ -277,15 +265,16 @@ class Preloaded:
             raise Refused("the venv was made anew after the import")
         if names := differing(self.environment, request.environment):
             raise Refused(f"its environment differs: {' '.join(names)}")
-        if len(running := threads()) != 1:
-            raise Refused(f"it has threads: {' '.join(running)}")
+        if why := unfit():
+            raise Refused(why)
 
     def _reap(self) -> None:
         """Tell how each child ended that has ended, and kill what it left behind."""
-        for pid in self._ended():
+        for pid in list(self.children):
+            if not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                continue
             kill(pid)
-            _, status = os.waitpid(pid, 0)
-            code = os.waitstatus_to_exitcode(status)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             connection = self.children.pop(pid)
             with contextlib.suppress(OSError):
                 tell(connection, {"status": code if code >= 0 else 128 - code})
@@ -293,22 +282,14 @@ class Preloaded:
                 self.selector.unregister(connection)
             connection.close()
 
-    def _ended(self) -> Iterator[int]:
-        """Yield each child that has ended, still to be waited for."""
-        for pid in list(self.children):
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                yield pid
-
 
 def main() -> None:
     """Import, serve, end; or, in a child, be one execution."""
     directory, executable = Path(sys.argv[1]), sys.argv[2]
     preloaded = Preloaded(executable, listen(directory), float(sys.argv[3]), float(sys.argv[4]))
     preload(executable)
-    if len(running := threads()) != 1:
-        sys.exit(f"cannot fork, there are threads: {' '.join(running)}")
-    if held := gpu_devices():
-        sys.exit(f"the import opened {' '.join(held)}: servers would wait for this process to leave the GPU")
+    if why := unfit():
+        sys.exit(f"not forked: {why}")
     (directory / "ready").touch()
     parent = os.getpid()
     request = preloaded.serve()
