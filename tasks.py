@@ -68,12 +68,19 @@ def hosts(
     guarded(options, lambda: show_hosts(options))
 
 
-@verb(*COMMON, diff="show the text of files that change")
+@verb(
+    *COMMON,
+    diff="show the text of files that change",
+    build="further builds of the inventory: their venvs are added, units stay on the host's own",
+    sweep="the same with all builds of a sweep",
+)
 def provision(
     c: Context,
     hosts: str = "",
     check: bool = False,
     diff: bool = False,
+    build: str = "",
+    sweep: str = "",
     inventory: str = "",
     parallel: int = 16,
     format: str = "table",
@@ -85,7 +92,7 @@ def provision(
     options = Options(
         hosts=hosts, inventory=inventory, parallel=parallel, check=check, form=format, debug=debug
     )
-    guarded(options, lambda: run(options, diff=diff))
+    guarded(options, lambda: run(options, diff=diff, build=build, sweep=sweep))
 
 
 @verb(
@@ -330,6 +337,8 @@ def bench(
     new="start afresh even when the same work was interrupted before",
     no_prune="try also what an earlier failure of the run implies",
     steps="with --check: the expected seconds of each step, and where they are known from",
+    try_all="try also what the planner says cannot work",
+    config="a saved config.json of the model (default: the one on each host)",
 )
 def sweep(
     c: Context,
@@ -343,6 +352,8 @@ def sweep(
     new: bool = False,
     no_prune: bool = False,
     steps: bool = False,
+    try_all: bool = False,
+    config: str = "",
     inventory: str = "",
     format: str = "table",
     debug: bool = False,
@@ -363,6 +374,8 @@ def sweep(
             new=new,
             prune=not no_prune,
             steps=steps,
+            try_all=try_all,
+            config_file=config,
         ),
     )
 

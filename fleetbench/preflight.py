@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from fleetbench.errors import NotPossible, UsageError
 from fleetbench.facts.values import Gpu, HostFacts, Missing, Unit
-from fleetbench.model import Device, GpuSet, Host, Model, ServiceSpec
+from fleetbench.model import Build, Device, GpuSet, Host, Model, ServiceSpec
 from fleetbench.operations.credentials import HF_TOKEN_PATH
 from fleetbench.releases import number
 
@@ -21,6 +22,24 @@ def refuse(host: Host, spec: ServiceSpec, facts: HostFacts, *, ours: Sequence[st
     mine = {spec.unit, *ours}
     _refuse_taken_gpus(host, spec, facts, mine)
     _refuse_taken_port(host, spec, facts, mine)
+
+
+def refuse_missing_venvs(host: Host, builds: Iterable[Build], facts: HostFacts) -> None:
+    """Raise NotPossible when a venv is not complete: the host's own, which measures, or one that serves."""
+    if isinstance(facts.venvs, Missing):
+        raise NotPossible("cannot see the venvs", host=host.name, cause=facts.venvs.reason)
+    there = {path for path, venv in facts.venvs.items() if venv.complete}
+    own = f"invoke provision --hosts {host.name}"
+    if host.venv not in there:
+        raise NotPossible(f"venv {host.venv} is not there", host=host.name, next_step=own)
+    absent = [build for build in builds if replace(host, build=build).venv not in there]
+    if absent:
+        raise NotPossible(
+            f"no venv of build {', '.join(build.name for build in absent)}",
+            host=host.name,
+            cause=", ".join(f"{replace(host, build=build).venv} is not there" for build in absent),
+            next_step=f"{own} --build {','.join(build.name for build in absent)}",
+        )
 
 
 def refuse_model(host: Host, model: Model, facts: HostFacts) -> None:

@@ -35,13 +35,17 @@ class ProbeWants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What comes from the controller: the lock and what it was made from, the token, uv's program."""
+    """What comes from the controller: the lock and what it was made from, the token, uv's program.
+
+    Without `switch` the venv is made beside the others, and units go on with the one that they follow.
+    """
 
     lock: Lock
     resolution: Resolution
     hf_token: credentials.Secret | None = None
     uv: bytes = b""
     install_timeout_s: float = 3600
+    switch: bool = True
 
 
 def probe_wants(host: Host) -> ProbeWants:
@@ -98,7 +102,8 @@ def _operations(host: Host, facts: HostFacts, inputs: Inputs) -> Iterator[Operat
             credentials.Credential(path=credentials.HF_TOKEN_PATH, content=inputs.hf_token)
         )
     yield venv.installed(venv_want(host, facts, inputs))
-    yield links.points(links.Link(path=host.venv_link, target=f"venvs/{host.build.venv_name}"))
+    if inputs.switch:
+        yield links.points(links.Link(path=host.venv_link, target=f"venvs/{host.build.venv_name}"))
 
 
 def venv_want(host: Host, facts: HostFacts, inputs: Inputs) -> venv.VenvWant:

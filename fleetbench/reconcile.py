@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleetbench import compatibility, lock, provision
@@ -50,6 +50,7 @@ def provision_host(
     audit: AuditLog | None = None,
     patience: Patience | None = None,
     install_timeout_s: float = 3600,
+    switch: bool = True,
 ) -> HostResult:
     """Bring one host to the state that the inventory asks for; with `check` only say what would change.
 
@@ -64,6 +65,7 @@ def provision_host(
         audit: gets one record per step.
         patience: how often to look at long steps, how long to wait for a host that is away.
         install_timeout_s: longest time for the venv.
+        switch: lead the link that units follow to this venv; False: one more venv beside it.
 
     Raises NotPossible before anything is changed, CommandFailed at the step that fails, NotConverged when
     steps are left after all were done.
@@ -72,7 +74,7 @@ def provision_host(
     try:
         facts = _facts(session, host)
         remarks = _remarks(facts, host)
-        inputs = _inputs(host, facts, locks, hf_token, send_uv, install_timeout_s)
+        inputs = replace(_inputs(host, facts, locks, hf_token, send_uv, install_timeout_s), switch=switch)
         outcome = provision.plan(host, facts, inputs)
         result = HostResult(
             host=host.name,

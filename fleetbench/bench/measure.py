@@ -41,7 +41,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One measurement that is wanted."""
+    """One measurement that is wanted; `notes` are said of it whatever comes out."""
 
     run_id: str
     trial: int
@@ -51,6 +51,7 @@ class Task:
     kind: MeasurementKind
     seed: int
     limit_s: float
+    notes: tuple[str, ...] = ()
 
 
 def measure(
@@ -244,7 +245,7 @@ def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left, ve
         exit_status=left.exit_status,
         client_program=left.program or "",
     )
-    reasons = list(judgement.reasons)
+    reasons = [*judgement.reasons, *task.notes]
     if left.result != "timeout" and block is None:
         reasons += [*unread, *last_words(left)]
     if left.result == "timeout":

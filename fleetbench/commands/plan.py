@@ -155,9 +155,14 @@ def _host(inventory: Inventory, model: Model, facts: HostFacts, version: str) ->
 
 
 def _architecture(model: Model, file: str) -> Architecture:
+    return read_saved_config(Path(file) if file else _saved_config(model))
+
+
+def read_saved_config(config: Path) -> Architecture:
+    """Read a model's shape from a config.json on this machine; the index of its weights counts where it lies
+    beside it. Unreadable when it is no such file."""
     from fleetbench.plan.architecture import read_architecture
 
-    config = Path(file) if file else _saved_config(model)
     index = config.with_name(_INDEX)
     return read_architecture(
         _read(config, "the model's config.json"),

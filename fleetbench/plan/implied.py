@@ -7,6 +7,7 @@ nothing, and neither does one that is not understood.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from fleetbench.model import Config, Failure
 
@@ -15,13 +16,7 @@ Rule = Callable[[Config, Config], bool]
 
 def _at_least_as_hungry(failed: Config, other: Config) -> bool:
     """Not more tensor parallelism, not a shorter context, all else alike: it needs no less memory."""
-    alike = (failed.dp, failed.pp, failed.ep, failed.units, failed.serve_args) == (
-        other.dp,
-        other.pp,
-        other.ep,
-        other.units,
-        other.serve_args,
-    )
+    alike = replace(failed, tp=1, max_model_len=None) == replace(other, tp=1, max_model_len=None)
     if failed.max_model_len is None or other.max_model_len is None:
         longer = failed.max_model_len is None and other.max_model_len is None
     else:
@@ -36,8 +31,11 @@ _RULES: Mapping[str, Rule] = {
     "oom-sampler-warmup": _at_least_as_hungry,
     "heads-not-divisible": lambda failed, other: other.tp == failed.tp,
     "expert-parallel-on-dense-model": lambda failed, other: other.ep,
-    "pipeline-parallel-unsupported": lambda failed, other: other.pp > 1,
-    "gpt-oss-dp-broken": lambda failed, other: other.dp > 1 and other.ep == failed.ep,
+    # Another version of vLLM may well be able to.
+    "pipeline-parallel-unsupported": lambda failed, other: other.pp > 1 and other.build == failed.build,
+    "gpt-oss-dp-broken": lambda failed, other: (
+        other.dp > 1 and (other.ep, other.build) == (failed.ep, failed.build)
+    ),
     "more-gpus-than-there-are": lambda failed, other: other.gpus >= failed.gpus,
 }
 

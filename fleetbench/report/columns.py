@@ -122,6 +122,7 @@ _SETTINGS: dict[str, Callable[[TrialRow], Cell]] = {
     "gpus": lambda trial: "+".join(f"gpu{index}" for index in trial.gpus.indices) or None,
     "max_model_len": lambda trial: trial.config.max_model_len,
     "serve_args": lambda trial: " ".join(trial.config.serve_args),
+    "build": lambda trial: trial.config.build or None,
 }
 _WORKLOAD: dict[str, Callable[[Workload], Cell]] = {
     "dataset": lambda workload: workload.dataset,

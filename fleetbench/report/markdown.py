@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fleetbench.errors import one_line
+from fleetbench.model import TrialState
 from fleetbench.report.columns import Cell, terminal_table
 from fleetbench.report.finding import finding
 from fleetbench.report.metrics import METRICS
 from fleetbench.report.summary import Report, ReportRow
+from fleetbench.results.rows import TrialRow
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 
@@ -86,22 +88,28 @@ def _about(report: Report) -> Iterator[tuple[str, Cell]]:
 
 
 def _failures(report: Report) -> Iterator[str]:
-    failed = [trial for trial in report.trials if trial.failure is not None]
-    if failed:
-        yield "## What did not work"
+    """What failed, and apart from it what was never started: that is no error of a server."""
+    there = [trial for trial in report.trials if trial.failure is not None]
+    untried = [trial for trial in there if trial.state in (TrialState.NOT_RUN, TrialState.IMPLIED)]
+    failed = [trial for trial in there if trial not in untried]
     names = {row.trial.number: row.name for row in report.rows}
-    for trial in failed:
-        failure = trial.failure
-        if failure is None:
-            continue
-        lines = [
-            f"- **{escaped(names.get(trial.number, ''))}** ({trial.state.value}): {escaped(failure.cause)}"
-        ]
-        if failure.evidence:
-            lines.append(f"  - evidence: {code(failure.evidence)}")
-        if failure.advice:
-            lines.append(f"  - next: {escaped(failure.advice)}")
-        yield "\n".join(lines)
+    for heading, trials in (("What did not work", failed), ("What was not tried", untried)):
+        if trials:
+            yield f"## {heading}"
+        for trial in trials:
+            yield from _failure(names.get(trial.number, ""), trial)
+
+
+def _failure(name: str, trial: TrialRow) -> Iterator[str]:
+    failure = trial.failure
+    if failure is None:
+        return
+    lines = [f"- **{escaped(name)}** ({trial.state.value}): {escaped(failure.cause)}"]
+    if failure.evidence:
+        lines.append(f"  - evidence: {code(failure.evidence)}")
+    if failure.advice:
+        lines.append(f"  - next: {escaped(failure.advice)}")
+    yield "\n".join(lines)
 
 
 def _notes(report: Report) -> Iterator[str]:

@@ -154,6 +154,11 @@ MIGRATIONS: tuple[Migration, ...] = (
             "ALTER TABLE measurements ADD COLUMN client_version TEXT NOT NULL DEFAULT ''",
         ),
     ),
+    Migration(
+        3,
+        "what the planner predicts of a trial",
+        ("ALTER TABLE trials ADD COLUMN predicted JSON NOT NULL DEFAULT '{}'",),
+    ),
 )
 
 _VERSION_TABLE = """

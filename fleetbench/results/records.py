@@ -128,6 +128,7 @@ def trial_of(record: Record) -> TrialRow:
         state=TrialState(record["state"]),
         failure=failure,
         effective=MappingProxyType(record["effective"]),
+        predicted=MappingProxyType(record["predicted"]),
         **_same(
             record,
             "run_id number host port repeats unit_name unit_text spec_hash vllm_version ready_s"

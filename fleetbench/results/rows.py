@@ -98,6 +98,7 @@ class TrialRow:
         vllm_version: what the live server reported, not what was asked for.
         ready_s: seconds from start to ready; None: it never was, or is not yet.
         effective: values that the server settled on (`max_model_len`, `kv_cache_tokens` …).
+        predicted: what the planner expected (`verdict`, `weights_gib`, `kv_tokens` …); empty: not judged.
     """
 
     run_id: str
@@ -116,6 +117,7 @@ class TrialRow:
     vllm_version: str = ""
     ready_s: float | None = None
     effective: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
+    predicted: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
     started_at: str = ""
     ended_at: str = ""
 

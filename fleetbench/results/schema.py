@@ -107,6 +107,7 @@ TRIALS = Table(
     Column("effective", JSON, nullable=False),
     required_text("started_at"),
     required_text("ended_at"),
+    Column("predicted", JSON, nullable=False, server_default="{}"),
 )
 
 MEASUREMENTS = Table(

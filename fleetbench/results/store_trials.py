@@ -22,11 +22,15 @@ class TrialTable(RunTable):
     """Trials: planned all at once, then each moved from `pending` to one of four ends."""
 
     def add_trials(self, run_id: str, trials: Iterable[Trial]) -> None:
-        """Record the trials of a run, all or none; those that are there already stay as they are."""
+        """Record the trials of a run, all or none; those that are there already stay as they are.
+
+        One that is skipped has its end at once: not run, with the reason.
+        """
         with writing(self._engine, "record the trials") as connection:
             self._lock_run(connection, run_id)
             known = set(connection.scalars(select(TRIALS.c.number).where(TRIALS.c.run_id == run_id)))
-            fresh = [_planned(run_id, trial) for trial in trials if trial.number not in known]
+            now = self.now()
+            fresh = [_planned(run_id, trial, now) for trial in trials if trial.number not in known]
             if fresh:
                 connection.execute(insert(TRIALS), fresh)
 
@@ -153,8 +157,8 @@ class LoanTable(RunTable):
             return tuple(loan_of(row) for row in found.mappings())
 
 
-def _planned(run_id: str, trial: Trial) -> dict[str, Any]:
-    return {
+def _planned(run_id: str, trial: Trial, now: str) -> dict[str, Any]:
+    return failure_columns(trial.skipped) | {
         "run_id": run_id,
         "number": trial.number,
         "host": storable(trial.host),
@@ -163,6 +167,8 @@ def _planned(run_id: str, trial: Trial) -> dict[str, Any]:
         "config": document_of(trial.config),
         "workloads": [document_of(workload) for workload in trial.workloads],
         "repeats": trial.repeats,
-        "state": TrialState.PENDING.value,
+        "state": (TrialState.NOT_RUN if trial.skipped else TrialState.PENDING).value,
+        "ended_at": now if trial.skipped else "",
         "effective": {},
+        "predicted": storable(trial.predicted),
     }

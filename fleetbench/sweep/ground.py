@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from fleetbench.bench.prepare import Programs
+from fleetbench.errors import NotPossible
 from fleetbench.facts.values import HostFacts
-from fleetbench.model import Host, Model
+from fleetbench.model import Build, Config, Host, Model
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
 from fleetbench.sweep.events import Expected, Watcher, ignore, nothing_expected
@@ -24,7 +26,7 @@ class Engine:
 
     `open_session` gives a durable session to a host; `read_facts` the facts of a host through one. `kinds`
     says of each host what makes it like another (`plan.schedule.Place`); hosts that it does not name are of a
-    kind of their own. `times` are how long trials are expected to take.
+    kind of their own. `times` are how long trials are expected to take, `builds` those of the inventory.
     """
 
     store: Store
@@ -41,6 +43,7 @@ class Engine:
     stop: threading.Event
     lease_s: float = 900
     prune: bool = True
+    builds: Mapping[str, Build] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
     times: Durations = field(default_factory=Unknown)
     timeline: Timeline = field(default_factory=Timeline)
@@ -63,7 +66,10 @@ class Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Where a trial stands: the store, the host, the way to read its facts, and where its time is noted."""
+    """Where a trial stands: the store, the host, the way to read its facts, and where its time is noted.
+
+    `builds` are those of the inventory: one of them may serve instead of the host's own.
+    """
 
     store: Store
     host: Host
@@ -74,3 +80,20 @@ class Ground:
     ready_timeout_s: float
     said: Callable[[str], None]
     track: Track = field(default_factory=Track)
+    builds: Mapping[str, Build] = field(default_factory=lambda: MappingProxyType({}))
+
+    def serving(self, config: Config) -> Ground:
+        """Return the same ground with the build that serves a configuration as its host's.
+
+        The bench client stays the host's own, so that rows of different builds are measured alike.
+        """
+        if not config.build:
+            return self
+        build = self.builds.get(config.build)
+        if build is None:
+            raise NotPossible(
+                f"the inventory has no build {config.build} any more",
+                host=self.host.name,
+                next_step="put it back into hosts.toml, then resume the run",
+            )
+        return replace(self, host=replace(self.host, build=build))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 from functools import partial
 
 from fleetbench.bench.client import Count
 from fleetbench.bench.measure import Server, Task, measure
+from fleetbench.bench.prompts import salted, unsalted
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import HostRebooted, NotReady
 from fleetbench.model import Workload
@@ -55,11 +57,12 @@ def measure_all(
                 run_id=row.run_id,
                 trial=row.number,
                 workload_index=index,
-                workload=warm_up(workload) if kind is MeasurementKind.WARMUP else workload,
+                workload=apart(warm_up(workload) if kind is MeasurementKind.WARMUP else workload, bench),
                 repeat=repeat,
                 kind=kind,
                 seed=seed_of(bench.seed, kind, index, repeat),
                 limit_s=bench.limit_s,
+                notes=tuple(filter(None, [unsalted(workload, bench.client.build.version)])),
             )
             track.enter(step_of(kind), f"{workload.label} {kind.value} {repeat}")
             left = not done.issuperset((index, number) for number in range(1, row.repeats + 1))
@@ -99,6 +102,12 @@ def warm_up(workload: Workload) -> Workload:
     """Return the workload of a warm-up: the measured shape and concurrency, one wave of it."""
     wave = workload.max_concurrency or 16
     return replace(workload, num_prompts=max(1, min(workload.num_prompts, wave)))
+
+
+def apart(workload: Workload, bench: Bench) -> Workload:
+    """Return the workload so that the same prompts of a file share nothing with an earlier execution, where
+    the client's version can do that; another salt for each, also when it is begun once more."""
+    return salted(workload, bench.client.build.version, f"fleetbench-{secrets.token_hex(6)}")
 
 
 def seed_of(base: int, kind: MeasurementKind, workload_index: int, repeat: int) -> int:

@@ -10,9 +10,10 @@ from fleetbench.bench.leftovers import forget_others
 from fleetbench.bench.measure import abandon
 from fleetbench.bench.prepare import Preload, dismiss
 from fleetbench.errors import FleetbenchError, HostRebooted, NotPossible, NotReached
-from fleetbench.facts.values import HostFacts, Missing
+from fleetbench.facts.values import HostFacts
 from fleetbench.model import GpuSet, Host
 from fleetbench.plan.schedule import Place
+from fleetbench.preflight import refuse_missing_venvs
 from fleetbench.results.rows import RunRow
 from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
@@ -22,7 +23,7 @@ from fleetbench.sweep.ground import Bench, Engine, Ground
 from fleetbench.sweep.loan import give_back, open_loan
 from fleetbench.sweep.track import Track
 from fleetbench.sweep.trial import run_trial
-from fleetbench.sweep.work import Taken, Work
+from fleetbench.sweep.work import ENDED, Taken, Work
 from fleetbench.transport.durable import DurableSession
 
 # A host that goes away while production is given back: the loan is on record, a resumed run gives it back.
@@ -121,7 +122,9 @@ def _do_trials(here: _Stay, work: Work, taken: list[int]) -> None:
     """Borrow what the work needs, and bring one trial after the other to its end."""
     engine, host, session = here.engine, here.host, here.session
     facts = here.facts(session)
-    _refuse_unknown(host, facts)
+    left = [row for row in engine.store.trials(here.run.id) if row.state not in ENDED]
+    served = [engine.builds[row.config.build] for row in left if row.config.build in engine.builds]
+    refuse_missing_venvs(host, dict.fromkeys(served), facts)
     place = Place.of(host, facts)
     planned = engine.kinds.get(host.name, place.kind)
     if place.kind != planned:
@@ -142,6 +145,7 @@ def _do_trials(here: _Stay, work: Work, taken: list[int]) -> None:
         ready_timeout_s=engine.ready_timeout_s,
         said=here.said,
         track=here.track,
+        builds=engine.builds,
     )
     bench = Bench(
         client=engine.client or host,
@@ -216,12 +220,3 @@ def _not_given_back(here: _Stay, exc: NotReached) -> str:
         f" {here.engine.lease_s:.0f} s after it was heard of last; "
         f"when it is back: invoke sweep --resume {here.run.id}"
     )
-
-
-def _refuse_unknown(host: Host, facts: HostFacts) -> None:
-    if isinstance(facts.venvs, Missing) or host.venv not in facts.venvs:
-        raise NotPossible(
-            f"venv {host.venv} is not there",
-            host=host.name,
-            next_step=f"invoke provision --hosts {host.name}",
-        )

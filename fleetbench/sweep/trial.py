@@ -27,6 +27,7 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
 
     Lost connections are raised, and HostRebooted: neither says anything about the configuration.
     """
+    ground = ground.serving(row.config)
     store, said = ground.store, ground.said
     ground.track.begin_trial(row.number, row.config.label)
     ground.track.enter(Step.STOP, "reading facts")

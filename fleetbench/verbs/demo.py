@@ -37,7 +37,7 @@ def demo(*, keep: bool) -> Exit:
     try:
         _heading(f"2/4  invoke provision --hosts {names}")
         _must(provision(options, diff=False), "provision")
-        _heading("3/4  invoke sweep --model tiny --hosts lab-01   (tp=3 is meant to fail)")
+        _heading("3/4  invoke sweep --model tiny --hosts lab-01 --try-all   (tp=3 is meant to fail)")
         _must(
             sweep(
                 Options(hosts=hosts[0].name),
@@ -47,6 +47,7 @@ def demo(*, keep: bool) -> Exit:
                 resume="",
                 repeats=0,
                 new=True,
+                try_all=True,  # without it the planner skips tp=3: the model has four attention heads
             ),
             "sweep",
         )

@@ -7,27 +7,30 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-from fleetbench import console, fleet
-from fleetbench.errors import Exit, NotPossible, UsageError
+from fleetbench import console
+from fleetbench.bench.prompts import check_prompts
+from fleetbench.commands.plan import read_saved_config
+from fleetbench.errors import Exit, UsageError
 from fleetbench.inventory import Inventory, find_host, find_model, find_sweep
-from fleetbench.model import GpuSet, Host, Model, Sweep, Trial, TrialState
-from fleetbench.plan.durations import in_words
-from fleetbench.plan.roofline import Guess
+from fleetbench.model import Config, Host, Model, Sweep, Trial, TrialState
+from fleetbench.plan.flags import check_flags
+from fleetbench.plan.ruled_out import with_verdicts
 from fleetbench.plan.schedule import Place, trials
 from fleetbench.results.rows import UNFINISHED, RunKind, RunRow
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import run_sweep
 from fleetbench.sweep.ground import Engine
 from fleetbench.sweep.history import kinds_of
-from fleetbench.sweep.loan import to_borrow
 from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.times import Times, as_arguments
 from fleetbench.transport.durable import DurableSession
-from fleetbench.verbs.common import Options, at_least, facts_of, print_failures, session_to
-from fleetbench.verbs.forecast import Forecast, restoring_s, show_steps, show_total
-from fleetbench.verbs.planning import cells, guess_on, verdicts
+from fleetbench.verbs.checking import show
+from fleetbench.verbs.common import Options, at_least, facts_of, session_to
+from fleetbench.verbs.forecast import Forecast
+from fleetbench.verbs.planning import Question, Survey, refuse_nothing, refuse_unready, survey, tell
 from fleetbench.verbs.watched import plain
 
 PATIENCE_S = 900
@@ -44,6 +47,8 @@ def sweep(
     new: bool,
     prune: bool = True,
     steps: bool = False,
+    try_all: bool = False,
+    config_file: str = "",
 ) -> Exit:
     """Measure the configurations of a sweep on the chosen hosts, or continue a run that was interrupted."""
     at_least(0, repeats=repeats)  # 0: as the sweep says
@@ -57,42 +62,66 @@ def sweep(
         named = find_sweep(inventory, sweep_name or wanted.sweep or "default")
         named = replace(named, repeats=repeats) if repeats else named
         hosts = replace(options, hosts=options.hosts or wanted.hosts).chosen(inventory)
-        if client:
-            find_host(inventory, client)  # a wrong name makes no run
-        sites = _sites(hosts, wanted, options)
-        forecast = Forecast.of(store, named, wanted, sites)
-        places = [place for place, _ in sites]
-        planned = trials(named, wanted, places, expected_s=forecast.seconds)
-        if options.check:
-            _show_plan(store, planned, hosts, forecast, options, steps=steps)
-            return Exit.CHANGES_PENDING
-        arguments = _arguments(named, client) | {
-            "prune": prune,
-            "kinds": dict(forecast.kinds),
-            "guesses": as_arguments(forecast.guesses),
-            "weights_gib": forecast.weights_gib,
-        }
-        fingerprint = _fingerprint(wanted, named, hosts, client)
+        measuring = find_host(inventory, client) if client else None  # a wrong name makes no run
+        question = Question(
+            sweep=named,
+            model=wanted,
+            builds=inventory.builds,
+            try_all=try_all,
+            architecture=read_saved_config(Path(config_file)) if config_file else None,
+        )
+        for remark in check_prompts(named.workloads):
+            console.progress(f"note: {remark}")
+        for host in hosts:
+            check_flags(named, wanted, question.served_on(host))
+        fingerprint = _fingerprint(wanted, named, hosts, client, try_all)
         unfinished = store.find_unfinished(
             kind=RunKind.SWEEP, hosts=[h.name for h in hosts], model=wanted.name, fingerprint=fingerprint
         )
-        if unfinished is not None and not new:
+        if unfinished is not None and not new and not options.check:
             console.progress(
                 f"continuing run {unfinished.id}, started {unfinished.created_at} (--new starts afresh)"
             )
             return _finish(store, inventory, unfinished)
+        surveys = survey(hosts, question, options)
+        forecast = Forecast.of(store, named, wanted, [(one.place, one.guess) for one in surveys])
+        found = _trials(surveys, question, forecast)
+        if options.check:
+            show(store, surveys, found, question, forecast, options, client=measuring, steps=steps)
+            return Exit.CHANGES_PENDING
+        refuse_unready(surveys, question, measuring)
+        tell(surveys, found)
+        refuse_nothing(found)
         run = store.create_run(
             kind=RunKind.SWEEP,
             model=wanted.name,
             repo=wanted.repo,
             sweep=named.name,
             hosts=[host.name for host in hosts],
-            arguments=arguments,
+            arguments=_arguments(named, client)
+            | {
+                "prune": prune,
+                "kinds": dict(forecast.kinds),
+                "guesses": as_arguments(forecast.guesses),
+                "weights_gib": forecast.weights_gib,
+            },
             fingerprint=fingerprint,
         )
-        store.add_trials(run.id, planned)
-        console.progress(f"run {run.id}: {len(planned)} trials on {', '.join(h.name for h in hosts)}")
+        store.add_trials(run.id, found)
+        tried = sum(trial.skipped is None for trial in found)
+        console.progress(f"run {run.id}: {tried} trials on {', '.join(h.name for h in hosts)}")
         return _finish(store, inventory, run)
+
+
+def _trials(surveys: Sequence[Survey], question: Question, forecast: Forecast) -> tuple[Trial, ...]:
+    """Return the trials in order, those that the planner rules out with its reason; these take no time."""
+    at = {one.host.name: one for one in surveys}
+
+    def seconds(config: Config, place: Place) -> float:
+        return forecast.seconds(config, place) if at[place.host.name].tries(config) else 0.0
+
+    found = trials(question.sweep, question.model, [one.place for one in surveys], expected_s=seconds)
+    return with_verdicts(found, {name: one.judged for name, one in at.items()})
 
 
 def resumable(store: Store, name: str, kind: RunKind) -> RunRow:
@@ -128,6 +157,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         store=store,
         hosts={name: find_host(inventory, name) for name in run.hosts},
         model=wanted,
+        builds=inventory.builds,
         client=find_host(inventory, client) if client else None,
         seed=_whole(arguments, "seed", 1),
         ready_timeout_s=_real(arguments, "ready_timeout_s", 1800),
@@ -154,81 +184,6 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     return status
 
 
-def _sites(hosts: Sequence[Host], model: Model, options: Options) -> list[tuple[Place, Guess]]:
-    """Return each host as a place for trials, and what their durations there are guessed from."""
-
-    def look(host: Host) -> tuple[Place, Guess]:
-        session = session_to(host)
-        try:
-            facts = facts_of(session, host)
-            return Place.of(host, facts), guess_on(session, host, facts, model)
-        finally:
-            session.close()
-
-    outcomes = fleet.on_each(hosts, look, parallel=options.parallel)
-    sites = [outcome.value for outcome in outcomes if outcome.value is not None]
-    if len(hosts) == 1 and outcomes[0].error is not None:
-        raise outcomes[0].error
-    print_failures(outcomes, options)
-    if len(sites) < len(hosts):
-        missing = ", ".join(outcome.host.name for outcome in outcomes if outcome.value is None)
-        raise NotPossible(
-            "a sweep needs all its hosts",
-            cause=f"not usable: {missing}",
-            next_step="mend them, or leave them out of --hosts",
-        )
-    return sites
-
-
-def _show_plan(
-    store: Store,
-    planned: Sequence[Trial],
-    hosts: Sequence[Host],
-    forecast: Forecast,
-    options: Options,
-    *,
-    steps: bool,
-) -> None:
-    """Print the trials with what the planner says of each (or their steps), and what would be borrowed."""
-    named, model = forecast.sweep, forecast.model
-    rows: list[tuple[object, ...]] = []
-    restoring: dict[str, float] = {}
-    for host in hosts:
-        session = session_to(host)
-        try:
-            facts = facts_of(session, host)
-            judged, remark = verdicts(session, host, facts, named, model)
-        finally:
-            session.close()
-        mine = [trial for trial in planned if trial.host == host.name]
-        gpus = GpuSet(tuple(sorted({index for trial in mine for index in trial.gpus.indices})))
-        lent = to_borrow(facts, gpus)
-        restoring[host.name] = restoring_s(store, forecast, host.name, lent)
-        for unit in lent:
-            console.progress(f"would borrow the GPUs of {unit.name} (GPU {unit.gpus})", host=host.name)
-        if remark:
-            console.progress(remark, host=host.name)
-        rows += [
-            (
-                *(t.number, t.host, str(t.gpus), t.port, t.config.label, t.repeats),
-                in_words(forecast.of_trial(t).seconds),
-                *cells(judged.get(t.config)),
-            )
-            for t in mine
-        ]
-    columns = (
-        *("trial", "host", "gpus", "port", "config", "repeats", "time"),
-        *("verdict", "weights GiB", "KV tokens", "reason"),
-    )
-    if steps:
-        show_steps(planned, forecast, form=options.form)
-    else:
-        console.print_rows(columns, sorted(rows, key=lambda row: str(row[0]).zfill(6)), form=options.form)
-    for workload in named.workloads:
-        console.progress(f"workload: {workload.label}")
-    show_total(planned, forecast, restoring)
-
-
 def _arguments(named: Sweep, client: str) -> dict[str, Any]:
     return {
         "client": client,
@@ -241,8 +196,8 @@ def _arguments(named: Sweep, client: str) -> dict[str, Any]:
     }
 
 
-def _fingerprint(model: Model, named: Sweep, hosts: Sequence[Host], client: str) -> str:
-    asked = [model.name, model.repo, asdict(named), [host.name for host in hosts], client]
+def _fingerprint(model: Model, named: Sweep, hosts: Sequence[Host], client: str, try_all: bool) -> str:
+    asked = [model.name, model.repo, asdict(named), [host.name for host in hosts], client, try_all]
     return hashlib.sha256(json.dumps(asked, default=str, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fleetbench import console, fleet
 from fleetbench.audit import AuditLog
-from fleetbench.errors import Exit
+from fleetbench.errors import Exit, UsageError
 from fleetbench.facts.table import COLUMNS, overview
 from fleetbench.facts.values import HostFacts
+from fleetbench.inventory import Inventory, find_build, find_sweep
 from fleetbench.lab import wheelhouse
 from fleetbench.lab.settings import from_environment
 from fleetbench.lock import LockFile
-from fleetbench.model import Host
+from fleetbench.model import Build, Host
 from fleetbench.reconcile import HostResult, hf_token, provision_host
 from fleetbench.sweep.lease import refuse_locked
 from fleetbench.transport.open import open_session
@@ -43,10 +46,63 @@ def show_hosts(options: Options) -> Exit:
     return fleet.exit_status(outcomes)
 
 
-def provision(options: Options, *, diff: bool) -> Exit:
-    """Bring the chosen hosts to what the inventory says; with `--check` only say what would change."""
+def provision(options: Options, *, diff: bool, build: str = "", sweep: str = "") -> Exit:
+    """Bring the chosen hosts to what the inventory says; with `--check` only say what would change.
+
+    `build` (names, joined by commas) or `sweep` (all builds of it) add venvs beside the host's own, and
+    units go on with the one that they follow.
+    """
     inventory = options.load()
     hosts = options.chosen(inventory)
+    further = further_builds(inventory, build, sweep)
+    outcomes: list[fleet.HostOutcome[HostResult]] = []
+    if not further:
+        outcomes += _bring(options, inventory, hosts, switch=True)
+    for each in further:
+        machines = [replace(host, build=each) for host in hosts]
+        outcomes += _bring(options, inventory, machines, switch=False)
+    if options.form == "table" and (diff or options.check):
+        for outcome in outcomes:
+            if outcome.value is not None and outcome.value.steps:
+                console.write(
+                    f"{outcome.host.name}: {len(outcome.value.steps)} steps, plan {outcome.value.plan}"
+                )
+                console.write(outcome.value.diff if diff else _steps(outcome.value))
+    rows = [
+        (
+            outcome.host.name,
+            *((outcome.host.build.name,) if further else ()),
+            outcome.status.value if outcome.value is None or outcome.value.steps else "no changes",
+            len(outcome.value.steps) if outcome.value is not None else None,
+            outcome.value.plan if outcome.value is not None and outcome.value.steps else "",
+        )
+        for outcome in outcomes
+    ]
+    columns = ("host", *(("build",) if further else ()), "outcome", "steps", "plan")
+    console.print_rows(columns, rows, form=options.form)
+    print_failures(outcomes, options)
+    return fleet.exit_status(outcomes)
+
+
+def further_builds(inventory: Inventory, build: str, sweep: str) -> tuple[Build, ...]:
+    """Return the builds that `--build` or `--sweep` names; none when neither is given.
+
+    UsageError for both, or for a sweep that names no builds; InventoryError for a name that is unknown.
+    """
+    if build and sweep:
+        raise UsageError("give either --build or --sweep", next_step="--sweep means all builds of that sweep")
+    names = find_sweep(inventory, sweep).builds if sweep else tuple(filter(None, build.split(",")))
+    if (sweep or build) and not names:
+        raise UsageError(
+            f"sweep {sweep} names no builds" if sweep else "--build names no build",
+            next_step="without --build and --sweep each host gets its own build",
+        )
+    return tuple(find_build(inventory, name.strip()) for name in dict.fromkeys(names))
+
+
+def _bring(
+    options: Options, inventory: Inventory, hosts: Sequence[Host], *, switch: bool
+) -> Sequence[fleet.HostOutcome[HostResult]]:
     token = hf_token(os.environ, Path.home())
     locks = {  # hosts of the same build share what it resolved to; its lock lies beside its TOML file
         build.name: LockFile(
@@ -71,37 +127,19 @@ def provision(options: Options, *, diff: bool) -> Exit:
             hf_token=token,
             progress=say(host),
             audit=audit,
+            switch=switch,
         )
         for remark in result.remarks:
             console.progress(f"note: {remark}", host=host.name)
         return result
 
-    outcomes = fleet.on_each(
+    return fleet.on_each(
         hosts,
         work,
         status_of=lambda result: result.status,
         parallel=options.parallel,
         done=_tell,
     )
-    if options.form == "table" and (diff or options.check):
-        for outcome in outcomes:
-            if outcome.value is not None and outcome.value.steps:
-                console.write(
-                    f"{outcome.host.name}: {len(outcome.value.steps)} steps, plan {outcome.value.plan}"
-                )
-                console.write(outcome.value.diff if diff else _steps(outcome.value))
-    rows = [
-        (
-            outcome.host.name,
-            outcome.status.value if outcome.value is None or outcome.value.steps else "no changes",
-            len(outcome.value.steps) if outcome.value is not None else None,
-            outcome.value.plan if outcome.value is not None and outcome.value.steps else "",
-        )
-        for outcome in outcomes
-    ]
-    console.print_rows(("host", "outcome", "steps", "plan"), rows, form=options.form)
-    print_failures(outcomes, options)
-    return fleet.exit_status(outcomes)
 
 
 def _refuse_locked(host: Host) -> None:

@@ -87,7 +87,11 @@ def test_a_killed_server_is_restarted_and_nobody_holds_its_memory(site: Site) ->
 def test_a_sweep_measures_what_can_start_and_names_the_cause_of_what_cannot(site: Site) -> None:
     directory = site.place / "inventory"
     (directory / "sweeps.toml").write_text(SWEEP)
-    said = site.invoke("sweep", "--model", "tiny", "--sweep", "three", "--hosts", "lab-01", timeout_s=1500)
+    words = ("sweep", "--model", "tiny", "--sweep", "three", "--hosts", "lab-01")
+    shown = site.invoke(*words, "--check", "--format", "csv", status=2)
+    assert "impossible, skipped" in shown
+    assert "heads: 4 attention heads are not divisible by tp=3" in shown
+    said = site.invoke(*words, "--try-all", timeout_s=1500)
     assert "2 of 3 trials measured" in said
     assert "vllm-8001.service serves again" in said
     assert site.completion("lab-01", 8001, seconds=5)

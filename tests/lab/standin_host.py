@@ -29,7 +29,7 @@ PACE_S = 0.05
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79.11 GiB"
 
 # What `invoke provision` leaves, with the stand-in in place of vLLM. Its own input is the stand-in.
-_INSTALL = r"""
+INSTALL = r"""
 set -eu
 id vllm >/dev/null 2>&1 || useradd --system --create-home --home-dir /opt/vllm --shell /usr/sbin/nologin vllm
 venv=/opt/vllm/venvs/vllm-$1
@@ -262,7 +262,7 @@ def fleet_of(count: int, place: Path, prefix: str) -> Iterator[Fleet]:
         )
         fleet = Fleet(settings, tuple(host.name for host in hosts), place)
         for name in fleet.names:
-            done = fleet.enter(name, _INSTALL, VERSION, stdin=STANDIN.read_text("utf-8"))
+            done = fleet.enter(name, INSTALL, VERSION, stdin=STANDIN.read_text("utf-8"))
             assert done.returncode == 0, done.stderr
         yield fleet
     finally:

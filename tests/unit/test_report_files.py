@@ -156,6 +156,25 @@ def test_markdown_names_the_finding_the_failure_and_its_evidence() -> None:
     assert "![a finding](charts/x.png)" in text
 
 
+def test_what_was_never_started_is_told_apart_from_what_failed() -> None:
+    why = Failure(kind="planner", cause="impossible: heads: 40 by tp=3", evidence="40", advice="--try-all")
+    report = summarise(
+        run(),
+        [
+            trial(1, Config(tp=1), state=TrialState.FAILED, failure=TOO_LITTLE_MEMORY),
+            trial(2, Config(tp=3), state=TrialState.NOT_RUN, failure=why, vllm_version=""),
+        ],
+        [],
+    )
+    failed, _, untried = markdown(report).partition("## What was not tried")
+    assert "## What did not work" in failed
+    assert "CUDA out of memory" in failed
+    assert "(not run): impossible: heads: 40 by tp=3" in untried
+    assert "next: --try-all" in untried
+    assert "CUDA" not in untried
+    assert report.rows[1].status == "not run: impossible: heads: 40 by tp=3"
+
+
 def test_each_metric_with_a_valid_number_has_a_chart_that_can_be_read_at_800_pixels() -> None:
     drawn = {chart.metric.key: chart for chart in charts.draw_charts(example())}
     assert set(drawn) == {

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -217,6 +218,19 @@ def test_adding_trials_to_no_run_is_refused(store: Store) -> None:
     new_run(store)
     with pytest.raises(UsageError, match="no run"):
         store.add_trials("20261130-141233-nothing-0000", [TRIAL])
+
+
+def test_a_trial_that_is_skipped_has_its_end_and_its_reason_at_once(store: Store) -> None:
+    run = new_run(store)
+    why = Failure(kind="planner", cause="impossible: heads", evidence="40 heads", advice="--try-all")
+    skipped = replace(TRIAL, number=2, skipped=why, predicted={"verdict": "impossible", "reasons": ["x\x00"]})
+    store.add_trials(run.id, [replace(TRIAL, predicted={"weights_gib": 8.5, "kv_tokens": 4096}), skipped])
+    tried, left_out = store.trials(run.id)
+    assert (tried.state, tried.failure, tried.ended_at) == (TrialState.PENDING, None, "")
+    assert tried.predicted == {"weights_gib": 8.5, "kv_tokens": 4096}
+    assert (left_out.state, left_out.failure) == (TrialState.NOT_RUN, why)
+    assert left_out.predicted == {"verdict": "impossible", "reasons": ["x\ufffd"]}
+    assert left_out.ended_at
 
 
 def test_a_trial_keeps_what_is_not_changed(store: Store) -> None:
