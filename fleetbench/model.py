@@ -51,7 +51,7 @@ class Build:
     extra_index_urls: tuple[str, ...] = ("auto",)
     find_links: tuple[str, ...] = ()
     wheelhouse: str = ""
-    extras: tuple[str, ...] = ("huggingface_hub[cli]",)
+    extras: tuple[str, ...] = ("huggingface_hub[cli]", "pandas")
     overrides: tuple[str, ...] = ()
     flashinfer: str = "auto"
     disk_mib: int = 20_000

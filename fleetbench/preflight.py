@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fleetbench.errors import NotPossible, UsageError
 from fleetbench.facts.values import Gpu, HostFacts, Missing, Unit
-from fleetbench.model import Build, Device, GpuSet, Host, Model, ServiceSpec
+from fleetbench.model import Build, Device, GpuSet, Host, Model, ServiceSpec, Workload
 from fleetbench.operations.credentials import HF_TOKEN_PATH
 from fleetbench.releases import number
 
@@ -39,6 +39,20 @@ def refuse_missing_venvs(host: Host, builds: Iterable[Build], facts: HostFacts) 
             host=host.name,
             cause=", ".join(f"{replace(host, build=build).venv} is not there" for build in absent),
             next_step=f"{own} --build {','.join(build.name for build in absent)}",
+        )
+
+
+def refuse_prompts(client: Host, workloads: Iterable[Workload], facts: HostFacts) -> None:
+    """Raise NotPossible when the bench client of a host cannot read a workload's file: `custom` needs pandas,
+    which vLLM does not bring along."""
+    venv = None if isinstance(facts.venvs, Missing) else facts.venvs.get(client.venv)
+    needed = any(workload.dataset == "custom" for workload in workloads)
+    if needed and venv is not None and "pandas" not in venv.packages:
+        raise NotPossible(
+            f'the bench client of build {client.build.name} cannot read dataset = "custom"',
+            host=client.name,
+            cause=f"{client.venv} has no pandas",
+            next_step=f'extras = [..., "pandas"] in hosts.toml, then: invoke provision --hosts {client.name}',
         )
 
 

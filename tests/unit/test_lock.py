@@ -144,6 +144,7 @@ def test_flashinfer_comes_at_the_version_that_this_vllm_pins() -> None:
         "flashinfer-python==0.6.6",
         "flashinfer-cubin==0.6.6",
         "huggingface_hub[cli]",
+        "pandas",
     )
     assert "flashinfer-python==0.7.2.post1" in requirements(replace(CUDA, version="0.33.0"))
     assert "flashinfer-python==0.5" in requirements(replace(CUDA, flashinfer="0.5"))
