@@ -94,7 +94,7 @@ def show_total(planned: Sequence[Trial], forecast: Forecast, restoring: Mapping[
         count = f"{len(mine)} trial" + ("s" if len(mine) != 1 else "")
         console.progress(f"{count}, about {in_words(totals[host])}{giving}", host=host)
     learned = sum(forecast.of_trial(trial).learned for trial in planned)
-    console.progress(
-        f"expected in all: {in_words(max(totals.values(), default=0.0))}"
-        f" ({learned} of {len(planned)} trials learned from earlier runs, the others estimated)"
-    )
+    basis = f"{learned} of {len(planned)} trials learned from earlier runs, the others estimated"
+    if learned in (0, len(planned)):
+        basis = "learned from earlier runs" if learned else "estimated, nothing like it was measured before"
+    console.progress(f"expected in all: {in_words(max(totals.values(), default=0.0))} ({basis})")

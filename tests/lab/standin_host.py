@@ -71,6 +71,7 @@ _MODELS: Mapping[str, Mapping[str, str]] = {
     "good": {},
     "other": {"STANDIN_LOAD_S": "0.1"},
     "slow": {"STANDIN_LOAD_S": "4"},
+    "paced": {"STANDIN_TOKEN_S": "0.01"},
     "child": {"STANDIN": "child"},
     "exit": {"STANDIN": "exit", "STANDIN_TEXT": OUT_OF_MEMORY},
     "exit-late": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "1", "STANDIN_TEXT": OUT_OF_MEMORY},
@@ -103,6 +104,16 @@ workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 
 parallel = [{ tp = 2 }]
 repeats = 1
 workload = { num_prompts = 60, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.six]
+parallel = [
+  { max_model_len = 100 }, { max_model_len = 200 }, { max_model_len = 300 },
+  { max_model_len = 400 }, { max_model_len = 500 }, { max_model_len = 600 },
+]
+repeats = 1
+patience_s = 8
+lease_s = 60
+workload = { num_prompts = 30, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.long-pair]
 parallel = [{ tp = 2 }, { tp = 4 }]
