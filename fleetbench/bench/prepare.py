@@ -20,8 +20,6 @@ from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 from fleetbench.vllm_features import feature_table, parse_version
 
-# Between two executions the next server is loaded.
-IDLE_S = 3600
 LIFETIME_S = 86_400
 
 
@@ -64,11 +62,14 @@ def prepare(
     *,
     credential: str,
     limit_s: float,
+    idle_s: float,
     said: Callable[[str], None],
 ) -> Programs:
     """Begin the imports where the Python client will measure; return what there is to measure with.
 
-    `session` leads to the client's host. NotPossible or UsageError when a workload cannot be measured there.
+    `session` leads to the client's host. `limit_s` is the most that one execution takes, `idle_s` the most
+    that can pass between two: after that the imported client ends by itself, whoever forgot it.
+    NotPossible or UsageError when a workload cannot be measured there.
     """
     client = preload.client
     rust = find_rust(session, client) if any(w.client_program != Program.PYTHON for w in workloads) else None
@@ -86,7 +87,7 @@ def prepare(
             client.user,
             credential,
             preload.place,
-            str(IDLE_S),
+            f"{idle_s:.0f}",
             str(LIFETIME_S),
             f"{limit_s:.0f}",
             f"{client.venv}/bin/python",

@@ -21,6 +21,9 @@ from fleetbench.sweep.repeats import is_fresh, measure_all
 from fleetbench.sweep.serving import serve, server_of, sweep_spec
 from fleetbench.units import render, spec_hash
 
+# Beside a server's start: what else passes between two executions of the bench client.
+BETWEEN_S = 300
+
 
 def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     """Bring one trial to its end and return its state: measured or failed.
@@ -76,6 +79,7 @@ def prepared(ground: Ground, row: TrialRow, bench: Bench) -> Bench:
         row.workloads,
         credential=CREDENTIAL,
         limit_s=bench.limit_s,
+        idle_s=ground.ready_timeout_s + BETWEEN_S,
         said=lambda text: ground.said(f"trial {row.number}: {text}"),
     )
     return replace(bench, programs=programs)

@@ -12,6 +12,20 @@ from standin_host import STANDIN, VERSION, Fleet
 from fleetbench.results.rows import MeasurementRow, Verdict
 
 VLLM = f"/opt/vllm/venvs/vllm-{VERSION}/bin/vllm"
+RUST = f"/opt/vllm/venvs/vllm-{VERSION}/lib/python3.9/site-packages/vllm/vllm-rs"
+# As the real one: a program that is no Python, with the same options.
+RUST_CLIENT = r"""#!/bin/sh
+if [ "$3" = --help ]; then
+  printf '      --dataset-name <NAME>\n          [possible values: random, sharegpt]\n'
+  for option in backend host port model random-input-len random-output-len random-range-ratio num-prompts \
+    seed ignore-eos temperature max-concurrency request-rate ready-check-timeout-sec percentile-metrics \
+    metric-percentiles save-result save-detailed result-dir result-filename; do
+    printf '      --%s <VALUE>\n' "$option"
+  done
+else
+  exec /usr/bin/python3 /opt/vllm/standin "$@"
+fi
+"""
 BENCH = ("bench", "--hosts", "lab-01", "--input-len", "8", "--output-len", "8", "--concurrency", "1")
 SHORT = (*BENCH, "--num-prompts", "10", "--repeats", "2", "--no-warmup")
 LONG = (*BENCH, "--num-prompts", "200", "--repeats", "1", "--no-warmup")
@@ -68,6 +82,30 @@ def test_a_client_that_cannot_be_imported_measures_as_ever(served: Fleet) -> Non
     done = served.invoke(*SHORT)
     assert done.status == 0, done.err
     assert [(row.client_program, row.verdict) for row in rows_of(served)] == [("python", Verdict.VALID)] * 2
+    check_clean(served)
+
+
+def test_the_rust_client_measures_where_the_venv_has_it(served: Fleet) -> None:
+    served.on("lab-01", f"mkdir -p {RUST.rpartition('/')[0]}; chmod 0755 {RUST.rpartition('/')[0]}")
+    install(served, "lab-01", STANDIN.read_text("utf-8"), "/opt/vllm/standin")
+    install(served, "lab-01", RUST_CLIENT, RUST)
+    served.on("lab-01", f"chmod 0755 {RUST}")
+    try:
+        done = served.invoke(*SHORT)
+        asked = served.invoke(*SHORT, "--client-program", "rust", "--new")
+        served.on("lab-01", f"rm {RUST}")
+        refused = served.invoke(*SHORT, "--client-program", "rust", "--new")
+    finally:
+        served.on("lab-01", f"rm -rf {RUST.rpartition('/')[0]}")
+    assert (done.status, asked.status) == (0, 0), done.err + asked.err
+    assert "the rust client measures" in done.err
+    assert refused.status == 1
+    assert f"this build of vLLM {VERSION} comes without the Rust client" in refused.errors[0]
+    with served.store() as store:
+        rows = [row for run in store.runs() for row in store.measurements(run.id)]
+    assert [(row.client_program, row.client_version, row.verdict) for row in rows] == [
+        ("rust", VERSION, Verdict.VALID)
+    ] * 4
     check_clean(served)
 
 

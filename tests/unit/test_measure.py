@@ -150,7 +150,7 @@ def measured(
 def prepared(host: ClientHost, *workloads: Workload, said: list[str] | None = None) -> Programs:
     preload = Preload("20261130-101112-m-1234", CLIENT.name, CLIENT)
     words = [] if said is None else said
-    return prepare(host.session, preload, workloads, credential="", limit_s=60, said=words.append)
+    return prepare(host.session, preload, workloads, credential="", limit_s=60, idle_s=9, said=words.append)
 
 
 def kept(store: Store, row: MeasurementRow) -> dict[str, object]:
