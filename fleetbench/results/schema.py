@@ -127,8 +127,6 @@ MEASUREMENTS = Table(
     required_text("ended_at"),
     Column("exit_status", Integer),
     required_text("directory"),
-    required_text("client_program"),
-    required_text("client_version"),
     Column("verdict", Text),
     Column("reasons", JSON, nullable=False),
     *(Column(name, BigInteger) for name in WHOLE_COLUMNS),
@@ -137,6 +135,8 @@ MEASUREMENTS = Table(
     *(Column(name, Double) for name in LATENCY_COLUMNS),
     Column("latencies", JSON, nullable=False),
     Column("extra", JSON, nullable=False),
+    required_text("client_program"),
+    required_text("client_version"),
     ForeignKeyConstraint(["run_id", "trial"], ["trials.run_id", "trials.number"]),
 )
 
