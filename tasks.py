@@ -336,6 +336,7 @@ def bench(
     resume="id of an interrupted run to continue",
     new="start afresh even when the same work was interrupted before",
     no_prune="try also what an earlier failure of the run implies",
+    pack="trials side by side on disjoint GPUs of a host, after a control that shows it does no harm",
     steps="with --check: the expected seconds of each step, and where they are known from",
     try_all="try also what the planner says cannot work",
     config="a saved config.json of the model (default: the one on each host)",
@@ -351,6 +352,7 @@ def sweep(
     resume: str = "",
     new: bool = False,
     no_prune: bool = False,
+    pack: bool = False,
     steps: bool = False,
     try_all: bool = False,
     config: str = "",
@@ -376,6 +378,7 @@ def sweep(
             steps=steps,
             try_all=try_all,
             config_file=config,
+            pack=pack,
         ),
     )
 

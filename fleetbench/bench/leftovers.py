@@ -11,8 +11,8 @@ from fleetbench.transport.durable import DurableSession
 
 _FIND = r"""
 export LC_ALL=C.UTF-8
-systemctl list-units --all --plain --no-legend "fleetbench-bench-$1-*.service" | cut -d' ' -f1
-ls -1 -- "$2/runs" 2>/dev/null | grep -F -- "fleetbench-bench-$1-"
+systemctl list-units --all --plain --no-legend "fleetbench-*-$1-*.service" | cut -d' ' -f1
+ls -1 -- "$2/runs" 2>/dev/null
 exit 0
 """
 _FORGET = r"""
@@ -26,7 +26,7 @@ exit 0
 def forget_others(session: DurableSession, client: Host, run_id: str, known: Collection[str]) -> None:
     """End and remove the bench clients of a run on a host whose unit names are not among `known`."""
     listed = session.read(bash(_FIND, run_id, client.prefix), timeout_s=30).stdout.split()
-    name = re.compile(rf"fleetbench-bench-{re.escape(run_id)}-[a-z0-9-]+")
+    name = re.compile(rf"fleetbench-(bench|preload)-{re.escape(run_id)}-[A-Za-z0-9._-]+")
     found = {word.removesuffix(".service") for word in listed}
     for unit in sorted(found - set(known)):
         if name.fullmatch(unit):  # what the host says is no more than a hint

@@ -25,6 +25,7 @@ from fleetbench.transport.durable import DurableSession
 
 _ATTEMPTS = 2
 INSTEAD = "-python"
+_MARKS = {MeasurementKind.WARMUP: "w", MeasurementKind.MEASURE: "r", MeasurementKind.CONTROL: "c"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,8 +215,7 @@ def _with_prompts(workload: Workload, session: DurableSession, directory: str, u
 
 
 def _record(store: Store, task: Task, client: Host, *, again: bool, instead: bool = False) -> MeasurementRow:
-    mark = {MeasurementKind.WARMUP: "w", MeasurementKind.MEASURE: "r"}[task.kind]
-    place = f"t{task.trial}-l{task.workload_index}-{mark}{task.repeat}"
+    place = f"t{task.trial}-l{task.workload_index}-{_MARKS[task.kind]}{task.repeat}"
     suffix = f"-again-{os.urandom(2).hex()}{INSTEAD if instead else ''}" if again else ""
     return store.start_measurement(
         task.run_id,

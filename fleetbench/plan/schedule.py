@@ -49,18 +49,23 @@ class Place:
 
 def free_port(host: Host, facts: HostFacts) -> int:
     """Return the first port for sweep units that nobody listens on. NotPossible when there is none."""
+    return free_ports(host, facts)[0]
+
+
+def free_ports(host: Host, facts: HostFacts) -> tuple[int, ...]:
+    """Return the ports for sweep units that nobody listens on. NotPossible when there is none."""
     taken = set() if isinstance(facts.listeners, Missing) else {item.port for item in facts.listeners}
     # A sweep unit that a killed controller left behind keeps its port: its trial goes on there.
     ours = {unit.port for unit in units_of(facts).values() if unit.name.startswith("vllm-sweep-")}
     first, last = host.sweep_ports
-    for port in range(first, last + 1):
-        if port not in taken or port in ours:
-            return port
-    raise NotPossible(
-        f"no port for a sweep unit is free between {first} and {last}",
-        host=host.name,
-        next_step="give the host other sweep_ports in hosts.toml",
-    )
+    free = tuple(port for port in range(first, last + 1) if port not in taken or port in ours)
+    if not free:
+        raise NotPossible(
+            f"no port for a sweep unit is free between {first} and {last}",
+            host=host.name,
+            next_step="give the host other sweep_ports in hosts.toml",
+        )
+    return free
 
 
 def _alike(config: Config, place: Place) -> float:

@@ -113,7 +113,12 @@ def trial_names(trials: Iterable[TrialRow]) -> dict[int, str]:
 
 
 def _row(name: str, trial: TrialRow, index: int, measurements: tuple[MeasurementRow, ...]) -> ReportRow:
-    own = [row for row in measurements if (row.trial, row.workload_index) == (trial.number, index)]
+    here = (trial.number, index)
+    own = [
+        row
+        for row in measurements
+        if (row.trial, row.workload_index) == here and row.kind is not MeasurementKind.CONTROL
+    ]
     finished = [row for row in own if row.kind is MeasurementKind.MEASURE and row.finished]
     warmups = [row for row in own if row.kind is MeasurementKind.WARMUP and row.finished]
     by_verdict = {verdict: [row for row in finished if row.verdict is verdict] for verdict in Verdict}
@@ -135,7 +140,7 @@ def _row(name: str, trial: TrialRow, index: int, measurements: tuple[Measurement
         spreads=spreads,
         client_programs=client_programs(counted),
         warmup_output_throughput=OUTPUT.of(warmups[-1].result) if warmups else None,
-        notes=_notes(own, counted),
+        notes=_notes(own, counted) + _beside(trial),
     )
 
 
@@ -145,6 +150,13 @@ def client_programs(rows: Iterable[MeasurementRow]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(one_line(f"{name} {version}{comma}{how}") for name, comma, how, version in words)
     )
+
+
+def _beside(trial: TrialRow) -> tuple[str, ...]:
+    if not trial.packed_with:
+        return ()
+    numbers = ", ".join(map(str, trial.packed_with))
+    return (f"measured while trial {numbers} ran on other GPUs of {one_line(trial.host, 60)} (--pack)",)
 
 
 def _notes(own: list[MeasurementRow], counted: list[MeasurementRow]) -> tuple[str, ...]:

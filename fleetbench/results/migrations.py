@@ -159,6 +159,11 @@ MIGRATIONS: tuple[Migration, ...] = (
         "what the planner predicts of a trial",
         ("ALTER TABLE trials ADD COLUMN predicted JSON NOT NULL DEFAULT '{}'",),
     ),
+    Migration(
+        4,
+        "trials that were measured beside a trial",
+        ("ALTER TABLE trials ADD COLUMN packed_with JSON NOT NULL DEFAULT '[]'",),
+    ),
 )
 
 _VERSION_TABLE = """

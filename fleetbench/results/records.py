@@ -129,6 +129,7 @@ def trial_of(record: Record) -> TrialRow:
         failure=failure,
         effective=MappingProxyType(record["effective"]),
         predicted=MappingProxyType(record["predicted"]),
+        packed_with=tuple(record["packed_with"]),
         **_same(
             record,
             "run_id number host port repeats unit_name unit_text spec_hash vllm_version ready_s"

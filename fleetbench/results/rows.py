@@ -38,9 +38,11 @@ UNFINISHED = (RunState.RUNNING, RunState.INTERRUPTED)
 
 
 class MeasurementKind(StrEnum):
-    """A warm-up is kept and shown, but never counts."""
+    """Only `measure` counts: a warm-up is shown, and a control (a repeat while other trials run on the host)
+    decides whether trials may run side by side."""
 
     WARMUP = "warmup"
+    CONTROL = "control"
     MEASURE = "measure"
 
 
@@ -99,6 +101,7 @@ class TrialRow:
         ready_s: seconds from start to ready; None: it never was, or is not yet.
         effective: values that the server settled on (`max_model_len`, `kv_cache_tokens` …).
         predicted: what the planner expected (`verdict`, `weights_gib`, `kv_tokens` …); empty: not judged.
+        packed_with: numbers of the trials that ran beside it on other GPUs of the host (`--pack`).
     """
 
     run_id: str
@@ -120,6 +123,7 @@ class TrialRow:
     predicted: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
     started_at: str = ""
     ended_at: str = ""
+    packed_with: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

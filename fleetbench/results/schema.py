@@ -108,6 +108,7 @@ TRIALS = Table(
     required_text("started_at"),
     required_text("ended_at"),
     Column("predicted", JSON, nullable=False, server_default="{}"),
+    Column("packed_with", JSON, nullable=False, server_default="[]"),
 )
 
 MEASUREMENTS = Table(

@@ -52,6 +52,7 @@ class MoveTable(RunTable):
             "vllm_version": "",
             "ready_s": None,
             "effective": {},
+            "packed_with": [],
             "started_at": "",
             "ended_at": "",
             **failure_columns(None),

@@ -64,6 +64,7 @@ class TrialTable(RunTable):
         vllm_version: str | None = None,
         ready_s: float | None = None,
         effective: Mapping[str, Json] | None = None,
+        packed_with: Iterable[int] | None = None,
     ) -> None:
         """Change what is given and leave the rest.
 
@@ -76,6 +77,7 @@ class TrialTable(RunTable):
             "vllm_version": vllm_version,
             "ready_s": ready_s,
             "effective": effective,
+            "packed_with": None if packed_with is None else sorted(packed_with),
         }
         change: dict[str, Any] = {name: storable(item) for name, item in given.items() if item is not None}
         if state is not None:

@@ -40,18 +40,18 @@ class Evidence:
         keep_files(self.directory, content)
 
 
-def set_aside(directory: Path, host: str) -> Path | None:
-    """Keep what a trial left that is begun anew elsewhere: its directory gets the host's name.
+def set_aside(directory: Path, mark: str) -> Path | None:
+    """Keep what a trial left that is begun anew: its directory gets a mark, `on-lab-01` or `packed`.
 
     Returns the new place; None when there was nothing to keep.
     """
     if not directory.is_dir():
         return None
-    place = directory.with_name(f"{directory.name}-on-{host}")
+    place = directory.with_name(f"{directory.name}-{mark}")
     turn = 1
     while place.exists():
         turn += 1
-        place = directory.with_name(f"{directory.name}-on-{host}-{turn}")
+        place = directory.with_name(f"{directory.name}-{mark}-{turn}")
     try:
         directory.rename(place)
     except OSError as exc:

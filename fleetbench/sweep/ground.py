@@ -14,9 +14,9 @@ from fleetbench.model import Build, Config, Host, Model
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
 from fleetbench.sweep.events import Expected, Watcher, ignore, nothing_expected
+from fleetbench.sweep.remaining import Durations, Unknown
 from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.track import Track
-from fleetbench.sweep.work import Durations, Unknown
 from fleetbench.transport.durable import DurableSession
 
 
@@ -44,6 +44,7 @@ class Engine:
     lease_s: float = 900
     prune: bool = True
     builds: Mapping[str, Build] = field(default_factory=dict)
+    pack: bool = False
     kinds: Mapping[str, str] = field(default_factory=dict)
     times: Durations = field(default_factory=Unknown)
     timeline: Timeline = field(default_factory=Timeline)
@@ -69,6 +70,7 @@ class Ground:
     """Where a trial stands: the store, the host, the way to read its facts, and where its time is noted.
 
     `builds` are those of the inventory: one of them may serve instead of the host's own.
+    `server` tells apart what belongs to the servers of different lanes of the host.
     """
 
     store: Store
@@ -80,6 +82,7 @@ class Ground:
     ready_timeout_s: float
     said: Callable[[str], None]
     track: Track = field(default_factory=Track)
+    server: str = ""
     builds: Mapping[str, Build] = field(default_factory=lambda: MappingProxyType({}))
 
     def serving(self, config: Config) -> Ground:

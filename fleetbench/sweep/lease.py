@@ -17,7 +17,7 @@ from importlib.resources import files
 from fleetbench.audit import now, operator
 from fleetbench.errors import CommandFailed, FleetbenchError, NotPossible, NotReached, one_line
 from fleetbench.transport.base import bash
-from fleetbench.transport.durable import DurableSession
+from fleetbench.transport.durable import DurableSession, Stop
 
 DIRECTORY = "/run/fleetbench"
 RESTORE = f"{DIRECTORY}/restore.sh"
@@ -113,7 +113,7 @@ def give_up(session: DurableSession) -> None:
 class Either:
     """An event that has happened when one of several has."""
 
-    def __init__(self, *events: threading.Event) -> None:
+    def __init__(self, *events: Stop) -> None:
         self._events = events
 
     def is_set(self) -> bool:

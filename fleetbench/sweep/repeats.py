@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +22,8 @@ from fleetbench.sweep.evidence import invocation_of
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.track import Track
 
+_APART = {MeasurementKind.MEASURE: 0, MeasurementKind.WARMUP: 500, MeasurementKind.CONTROL: 750}
+
 
 def is_fresh(row: TrialRow, invocation: str) -> bool:
     """True when the server of a trial that was begun earlier is another one now, and cold."""
@@ -28,11 +31,20 @@ def is_fresh(row: TrialRow, invocation: str) -> bool:
 
 
 def measure_all(
-    ground: Ground, row: TrialRow, bench: Bench, server: Server, *, boot: str, fresh: bool
+    ground: Ground,
+    row: TrialRow,
+    bench: Bench,
+    server: Server,
+    *,
+    boot: str,
+    fresh: bool,
+    order: Sequence[tuple[MeasurementKind, int]] = (),
+    go_on: Callable[[], bool] = lambda: True,
 ) -> None:
     """Run every workload of a trial: a warm-up with another seed, then the repeats; what is done is kept.
 
-    A `fresh` server is warmed up again wherever repeats are left.
+    A `fresh` server is warmed up again wherever repeats are left. `order` are other executions of each
+    workload, as long as `go_on` says so.
     Raises NotReady with the cause as soon as the server is not the one any more that it was at the start;
     HostRebooted when that is because its host has another boot now than `boot`.
     """
@@ -52,7 +64,9 @@ def measure_all(
         if found.kind is MeasurementKind.MEASURE and found.finished
     }
     for index, workload in enumerate(row.workloads):
-        for kind, repeat in _order(row, bench):
+        for kind, repeat in order or _order(row, bench):
+            if not go_on():
+                return
             task = Task(
                 run_id=row.run_id,
                 trial=row.number,
@@ -116,8 +130,7 @@ def seed_of(base: int, kind: MeasurementKind, workload_index: int, repeat: int) 
     The same list for every configuration, so that comparisons are paired; never twice the same in one
     server's life, because equal prompts would measure the prefix cache; warm-ups apart from repeats.
     """
-    apart = 500 if kind is MeasurementKind.WARMUP else 0
-    return base * 1_000_000 + workload_index * 1_000 + apart + repeat
+    return base * 1_000_000 + workload_index * 1_000 + _APART[kind] + repeat
 
 
 def _order(row: TrialRow, bench: Bench) -> list[tuple[MeasurementKind, int]]:

@@ -6,13 +6,14 @@ controller that was killed goes on where it was, and a server that still runs is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from fleetbench.bench.prepare import Preload, prepare
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
 from fleetbench.model import Failure, TrialState
-from fleetbench.results.rows import TrialRow
+from fleetbench.results.rows import MeasurementKind, TrialRow
 from fleetbench.results.timeline import Step
 from fleetbench.sweep.boots import boot_of, refuse_reboot
 from fleetbench.sweep.evidence import Evidence, invocation_of
@@ -75,7 +76,7 @@ def prepared(ground: Ground, row: TrialRow, bench: Bench) -> Bench:
     """Ready the client's host while the server starts; the imports of its client go on beside the load."""
     programs = prepare(
         bench.session,
-        Preload(row.run_id, ground.host.name, bench.client),
+        Preload(row.run_id, ground.server or ground.host.name, bench.client),
         row.workloads,
         credential=CREDENTIAL,
         limit_s=bench.limit_s,
@@ -83,6 +84,25 @@ def prepared(ground: Ground, row: TrialRow, bench: Bench) -> Bench:
         said=lambda text: ground.said(f"trial {row.number}: {text}"),
     )
     return replace(bench, programs=programs)
+
+
+def run_control(ground: Ground, row: TrialRow, bench: Bench, go_on: Callable[[], bool]) -> None:
+    """Measure a trial whose server still runs once more, its first workload, as long as `go_on` says so.
+
+    NotReady when the server is not the one any more that was measured.
+    """
+    facts = ground.read_facts(ground.session)
+    spec = sweep_spec(ground, row, facts)
+    measure_all(
+        ground,
+        replace(row, workloads=row.workloads[:1]),
+        prepared(ground, row, bench),
+        server_of(ground, spec, bench.client),
+        boot=boot_of(facts),
+        fresh=False,
+        order=[(MeasurementKind.CONTROL, number) for number in range(1, row.repeats + 1)],
+        go_on=go_on,
+    )
 
 
 def as_failure(exc: FleetbenchError) -> Failure:

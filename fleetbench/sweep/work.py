@@ -11,16 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from fleetbench.errors import NotReached
 from fleetbench.model import Failure, GpuSet, TrialState
 from fleetbench.plan.durations import in_words
 from fleetbench.plan.implied import implied
 from fleetbench.plan.schedule import Place, gpu_set
-from fleetbench.plan.spread import longest_first, makespan_s
 from fleetbench.results.rows import MeasurementRow, TrialRow
 from fleetbench.results.store import Store
+from fleetbench.sweep.remaining import Busy, Durations, Unknown, remaining_s
 
 ENDED = (TrialState.MEASURED, TrialState.FAILED, TrialState.IMPLIED, TrialState.NOT_RUN)
 # Kind of the failure of a trial that waits for its host: `--resume` takes it up again.
@@ -53,29 +52,6 @@ class Loss:
 class _Held:
     host: str
     began: float
-
-
-class Durations(Protocol):
-    """How long trials are expected to take."""
-
-    def seconds(self, row: TrialRow) -> float:
-        """Return how long a trial is expected to take in all."""
-        ...
-
-    def learn(self) -> None:
-        """Take in what the run has measured by now."""
-        ...
-
-
-class Unknown:
-    """Nothing is known: all trials take equally long."""
-
-    def seconds(self, row: TrialRow) -> float:
-        """Nothing."""
-        return 0.0
-
-    def learn(self) -> None:
-        """Nothing."""
 
 
 class Work:
@@ -114,11 +90,23 @@ class Work:
         with self._changed:
             return self._next(host) is not None
 
-    def take(self, place: Place) -> Taken | None:
-        """Return the trial that a host does next, with its place written down; None when there is none."""
+    def needs(self, host: str) -> Mapping[int, int]:
+        """Return how many trials the host could take now, by the number of GPUs that they need."""
+        with self._changed:
+            rows = self._free(host)
+        counts: dict[int, int] = {}
+        for row in rows:
+            counts[row.config.gpus] = counts.get(row.config.gpus, 0) + 1
+        return counts
+
+    def take(self, place: Place, *, need: int = 0) -> Taken | None:
+        """Return the trial that a host does next, with its place written down; None when there is none.
+
+        With `need` only one for so many GPUs, and of those that had begun one on GPUs of the place.
+        """
         host = place.host.name
         with self._changed:
-            row = self._next(host)
+            row = self._next(host, need, place.gpus if need else None)
             if row is None:
                 return None
             taken = Taken(row=row)
@@ -128,6 +116,22 @@ class Work:
         if taken.lost_on:
             self._said(f"trial {row.number} is begun anew here: {taken.lost_on} is lost", host)
         return taken
+
+    def begin_again(self, number: int) -> tuple[MeasurementRow, ...]:
+        """Take back what was measured of a trial, which stays on its host; return it as it was."""
+        with self._changed:
+            row = next(row for row in self._store.trials(self._run_id) if row.number == number)
+            before = self._store.begin_elsewhere(
+                self._run_id,
+                number,
+                host=row.host,
+                gpus=row.gpus,
+                port=row.port,
+                client=self._client or row.host,
+            )
+            self._held.pop(number, None)
+            self._changed.notify_all()
+            return before
 
     def gpus(self, place: Place) -> GpuSet:
         """Return the GPUs of a host that what is left may need: the union over the trials of its kind."""
@@ -196,24 +200,12 @@ class Work:
 
     def remaining_s(self) -> float:
         """Return how long the rest of the run is expected to take, over all its hosts."""
+        now = time.monotonic()
         with self._changed:
             rows = [row for row in self._store.trials(self._run_id) if row.state not in ENDED]
-            hosts = [host for host in self._kinds if host not in self._left]
-            held = dict(self._held)
-        now = time.monotonic()
-        expected = {row.number: self._times.seconds(row) for row in rows}
-        busy = dict.fromkeys(hosts, 0.0)
-        for number, hold in held.items():
-            if hold.host in busy and number in expected:
-                busy[hold.host] += max(0.0, expected[number] - (now - hold.began))
-        longest = max(busy.values(), default=0.0)
-        for kind in set(self._kinds.values()):
-            lanes = [busy[host] for host in hosts if self._kinds[host] == kind]
-            waiting = [row for row in rows if row.number not in held and self._kinds.get(row.host) == kind]
-            if lanes and waiting:
-                spans = longest_first([expected[row.number] for row in waiting], lanes)
-                longest = max(longest, makespan_s(spans))
-        return longest
+            busy = {n: Busy(host=held.host, elapsed_s=now - held.began) for n, held in self._held.items()}
+            gone = set(self._left)
+        return remaining_s(rows, busy, self._kinds, gone, self._times)
 
     def progress(self) -> str:
         """Return how far the run is, as a sentence."""
@@ -222,16 +214,27 @@ class Work:
         left = self.remaining_s()
         return f"{done} of {len(rows)} trials done" + (f", about {in_words(left)} left" if left else "")
 
-    def _next(self, host: str) -> TrialRow | None:
+    def _next(self, host: str, need: int = 0, gpus: GpuSet | None = None) -> TrialRow | None:
+        free = [row for row in self._free(host) if need in (0, row.config.gpus)]
+        mine = [row for row in free if row.state is TrialState.RUNNING and row.host == host]
+        for row in mine:
+            if gpus is None or set(row.gpus.indices) <= set(gpus.indices):
+                return row
+        others = [row for row in free if row not in mine]
+        return max(others, key=lambda row: (self._times.seconds(row), -row.number), default=None)
+
+    def _free(self, host: str) -> list[TrialRow]:
+        """Return the trials that a host may take: what it had begun, and what its kind has left."""
         if host in self._left:
-            return None
-        rows = [row for row in self._store.trials(self._run_id) if row.number not in self._held]
-        mine = [row for row in rows if row.state is TrialState.RUNNING and row.host == host]
-        if mine:
-            return mine[0]
+            return []
         kind = self._kinds[host]
-        free = [row for row in rows if self._kinds.get(row.host) == kind and self._is_free(row)]
-        return max(free, key=lambda row: (self._times.seconds(row), -row.number), default=None)
+        rows = [row for row in self._store.trials(self._run_id) if row.number not in self._held]
+        return [
+            row
+            for row in rows
+            if (row.state is TrialState.RUNNING and row.host == host)
+            or (self._kinds.get(row.host) == kind and self._is_free(row))
+        ]
 
     def _is_free(self, row: TrialRow) -> bool:
         return row.state is TrialState.PENDING or (row.state is TrialState.RUNNING and row.host in self.lost)

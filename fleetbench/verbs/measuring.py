@@ -19,6 +19,7 @@ from fleetbench.model import Config, Host, Model, Sweep, Trial, TrialState
 from fleetbench.plan.flags import check_flags
 from fleetbench.plan.ruled_out import with_verdicts
 from fleetbench.plan.schedule import Place, trials
+from fleetbench.results.interference import LEAST_REPEATS
 from fleetbench.results.rows import UNFINISHED, RunKind, RunRow
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import run_sweep
@@ -49,6 +50,7 @@ def sweep(
     steps: bool = False,
     try_all: bool = False,
     config_file: str = "",
+    pack: bool = False,
 ) -> Exit:
     """Measure the configurations of a sweep on the chosen hosts, or continue a run that was interrupted."""
     at_least(0, repeats=repeats)  # 0: as the sweep says
@@ -62,6 +64,11 @@ def sweep(
         named = find_sweep(inventory, sweep_name or wanted.sweep or "default")
         named = replace(named, repeats=repeats) if repeats else named
         hosts = replace(options, hosts=options.hosts or wanted.hosts).chosen(inventory)
+        if pack and named.repeats < LEAST_REPEATS:
+            raise UsageError(
+                f"--pack cannot tell noise from harm by {named.repeats} repeat",
+                next_step=f"--repeats {LEAST_REPEATS} or more, or without --pack",
+            )
         measuring = find_host(inventory, client) if client else None  # a wrong name makes no run
         question = Question(
             sweep=named,
@@ -101,6 +108,7 @@ def sweep(
             arguments=_arguments(named, client)
             | {
                 "prune": prune,
+                "pack": pack,
                 "kinds": dict(forecast.kinds),
                 "guesses": as_arguments(forecast.guesses),
                 "weights_gib": forecast.weights_gib,
@@ -163,6 +171,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         ready_timeout_s=_real(arguments, "ready_timeout_s", 1800),
         bench_timeout_s=_real(arguments, "bench_timeout_s", 7200),
         prune=bool(arguments.get("prune", True)),
+        pack=bool(arguments.get("pack", False)),
         lease_s=_real(arguments, "lease_s", 900),
         warmup=bool(arguments.get("warmup", True)),
         open_session=session,

@@ -72,6 +72,8 @@ _MODELS: Mapping[str, Mapping[str, str]] = {
     "other": {"STANDIN_LOAD_S": "0.1"},
     "slow": {"STANDIN_LOAD_S": "4"},
     "paced": {"STANDIN_TOKEN_S": "0.01"},
+    "calm": {"STANDIN_SPEED": "1000"},
+    "loud": {"STANDIN_SPEED": "1000", "STANDIN_DISTURBED": "0.8"},
     "child": {"STANDIN": "child"},
     "exit": {"STANDIN": "exit", "STANDIN_TEXT": OUT_OF_MEMORY},
     "exit-late": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "1", "STANDIN_TEXT": OUT_OF_MEMORY},
@@ -114,6 +116,14 @@ repeats = 1
 patience_s = 8
 lease_s = 60
 workload = { num_prompts = 30, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.packed]
+parallel = [
+  { tp = 2, max_model_len = 100 }, { tp = 2, max_model_len = 200 },
+  { tp = 2, max_model_len = 300 }, { tp = 2, max_model_len = 400 },
+]
+repeats = 3
+workload = { num_prompts = 60, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.long-pair]
 parallel = [{ tp = 2 }, { tp = 4 }]
