@@ -56,7 +56,8 @@ def report(run: str, output: Path | None, form: str) -> None:
         console.write(paths.markdown.read_text())
     else:
         print_report(found)
-    charts = f", {len(paths.charts)} charts" if paths.charts else ""
+    drawn = len(paths.charts) + bool(paths.timeline)
+    charts = f", {drawn} charts" if drawn else ""
     console.progress(f"report: {paths.markdown} (with summary.csv, measurements.csv{charts})")
 
 
@@ -65,6 +66,7 @@ def print_report(found: Report) -> None:
     from fleetbench.report.columns import terminal_table
     from fleetbench.report.finding import finding
     from fleetbench.report.metrics import METRICS
+    from fleetbench.report.timeline import time_finding, time_table
 
     run = found.run
     workload = f", {found.workloads[0].label}" if len(found.workloads) == 1 else ""
@@ -88,3 +90,9 @@ def print_report(found: Report) -> None:
     for metric in METRICS:
         if metric.headline and any(row.valid and metric.key in row.spreads for row in found.rows):
             console.write(f"- {finding(found, metric)}")
+    if found.timeline is not None:
+        console.write(f"- {time_finding(found.timeline)}\n")
+        times = time_table(found.timeline)
+        console.print_table(times.columns, times.rows)
+    elif found.timeline_problem:
+        console.write(f"- where the time went is not known: {found.timeline_problem}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
-from fleetbench.errors import one_line
+from fleetbench.errors import Unreadable, one_line
 from fleetbench.model import TrialState
 
 if TYPE_CHECKING:
@@ -107,7 +107,23 @@ def show(run: str, form: str) -> None:
         open_loans = store.loans(row.id, only_open=True)
         for loan in open_loans:
             console.write(f"on loan     {loan.unit} on {one_line(loan.host)}, since {loan.taken_at}")
+        _print_time(store, row)
         console.write(f"\nnext: fleetbench report {row.id}")
+
+
+def _print_time(store: Store, row: RunRow) -> None:
+    from fleetbench.report.timeline import time_finding, time_table
+    from fleetbench.results.timeline import read_timeline
+
+    try:
+        timeline = read_timeline(store.directory(row.id))
+    except Unreadable as exc:
+        console.write(f"\nwhere the time went is not known: {one_line(exc.what)}")
+        return
+    if timeline is not None:
+        console.write(f"\n{time_finding(timeline)}")
+        found = time_table(timeline)
+        console.print_table(found.columns, found.rows)
 
 
 def _facts(store: Store, row: RunRow) -> Iterator[tuple[str, str]]:
@@ -152,12 +168,19 @@ def _trials(store: Store, row: RunRow) -> tuple[tuple[str, ...], list[tuple[Cell
 
 
 def _document(store: Store, row: RunRow) -> dict[str, object]:
+    from fleetbench.report.timeline import seconds_of_hosts
     from fleetbench.results.rows import as_json
+    from fleetbench.results.timeline import read_timeline
 
+    try:
+        timeline = read_timeline(store.directory(row.id))
+    except Unreadable:
+        timeline = None  # the table says why
     return {
         "run": as_json(row),
         "directory": str(store.directory(row.id)),
         "trials": as_json(store.trials(row.id)),
         "measurements": as_json(store.measurements(row.id)),
         "loans": as_json(store.loans(row.id)),
+        "seconds": seconds_of_hosts(timeline) if timeline is not None else None,
     }

@@ -8,7 +8,7 @@ the best is marked by shade and by the title, not by hue alone.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,17 +56,12 @@ def draw_charts(report: Report) -> Iterator[Chart]:
     """Given a report, yield a chart for each metric that has at least one valid number."""
     for metric in METRICS:
         if any(row.valid and metric.key in row.spreads for row in report.rows):
-            yield Chart(metric, finding(report, metric), _png(specification(report, metric)))
+            yield Chart(metric, finding(report, metric), png_of(specification(report, metric)))
 
 
 def specification(report: Report, metric: Metric) -> dict[str, Any]:
     """Return the Vega-Lite specification of a metric's chart."""
-    try:
-        import altair
-    except ImportError as error:
-        raise FleetbenchError(
-            "cannot draw charts", cause=str(error), next_step="pip install altair vl-convert-python"
-        ) from error
+    altair = altair_module()
     labels = _labels(report)
     label_px = min(
         max(len(line) for text in labels.values() for line in text.split("\n")) * CHARACTER_PX,
@@ -234,17 +229,43 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if not text.startswith(("tp=", "dp=", "pp=")) else text
 
 
-def _png(document: dict[str, Any]) -> bytes:
+def altair_module() -> Any:
+    """Return altair, which is imported only here because it takes a second."""
+    try:
+        import altair
+    except ImportError as error:
+        raise _not_installed(error) from error
+    return altair
+
+
+def png_of(document: dict[str, Any]) -> bytes:
+    """Return a Vega-Lite specification as a PNG; nothing is fetched from anywhere."""
+    return bytes(
+        _converted(
+            lambda convert: convert.vegalite_to_png(document, scale=PIXELS_PER_POINT, allowed_base_urls=[])
+        )
+    )
+
+
+def svg_of(document: dict[str, Any]) -> bytes:
+    """Return a Vega-Lite specification as an SVG; nothing is fetched from anywhere."""
+    return str(_converted(lambda convert: convert.vegalite_to_svg(document, allowed_base_urls=[]))).encode()
+
+
+def _converted(draw: Callable[[Any], Any]) -> Any:
     try:
         import vl_convert
     except ImportError as error:
-        raise FleetbenchError(
-            "cannot draw charts", cause=str(error), next_step="pip install altair vl-convert-python"
-        ) from error
+        raise _not_installed(error) from error
     try:
-        png: bytes = vl_convert.vegalite_to_png(document, scale=PIXELS_PER_POINT, allowed_base_urls=[])
+        return draw(vl_convert)
     except ValueError as error:
         raise FleetbenchError(
             "cannot draw a chart", cause=str(error), next_step="run again with --debug, and report it"
         ) from error
-    return png
+
+
+def _not_installed(error: ImportError) -> FleetbenchError:
+    return FleetbenchError(
+        "cannot draw charts", cause=str(error), next_step="pip install altair vl-convert-python"
+    )

@@ -4,37 +4,48 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetbench.errors import FleetbenchError
-from fleetbench.report.charts import draw_charts, file_name
+from fleetbench.errors import FleetbenchError, Unreadable, one_line
+from fleetbench.report.charts import draw_charts, file_name, png_of, svg_of
 from fleetbench.report.columns import measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.markdown import markdown
 from fleetbench.report.metrics import METRICS
 from fleetbench.report.summary import Report, summarise
+from fleetbench.report.timeline import time_finding
+from fleetbench.report.timeline_chart import timeline_specification
+from fleetbench.results.timeline import read_timeline
 
 if TYPE_CHECKING:
     from fleetbench.results.store import Store
 
+TIMELINE = ("timeline.png", "timeline.svg")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPaths:
-    """Where the files of a report are. `charts` in the order of the metrics."""
+    """Where the files of a report are: `charts` in the order of the metrics, `timeline` as PNG and SVG."""
 
     directory: Path
     markdown: Path
     summary: Path
     measurements: Path
     charts: tuple[Path, ...]
+    timeline: tuple[Path, ...] = ()
 
 
 def read_report(store: Store, name: str) -> Report:
     """Given a run's id, its beginning or `latest`, return the run's report."""
     run = store.run(name)
-    return summarise(run, store.trials(run.id), store.measurements(run.id))
+    report = summarise(run, store.trials(run.id), store.measurements(run.id))
+    try:
+        return replace(report, timeline=read_timeline(store.directory(run.id)))
+    except Unreadable as exc:
+        return replace(report, timeline_problem=one_line(f"{exc.what} ({exc.cause})"))
 
 
 def write_report(store: Store, run_id: str, directory: Path | None = None) -> ReportPaths:
@@ -49,19 +60,27 @@ def write_files(report: Report, directory: Path) -> ReportPaths:
     Charts of an earlier report that this one does not have are removed; other files are left alone.
     """
     charts = tuple(draw_charts(report))
+    timeline = dict(_drawn_timeline(report))
     paths = ReportPaths(
         directory=directory,
         markdown=directory / "report.md",
         summary=directory / "summary.csv",
         measurements=directory / "measurements.csv",
         charts=tuple(directory / "charts" / chart.file_name for chart in charts),
+        timeline=tuple(directory / "charts" / name for name in timeline),
     )
-    text = markdown(report, [(f"charts/{chart.file_name}", chart.finding) for chart in charts])
+    shown = [(f"charts/{chart.file_name}", chart.finding) for chart in charts]
+    if report.timeline is not None and timeline:
+        shown.append((f"charts/{TIMELINE[0]}", time_finding(report.timeline)))
+    text = markdown(report, shown)
     try:
         (directory / "charts").mkdir(parents=True, exist_ok=True)
         for path, chart in zip(paths.charts, charts, strict=True):
             _replace(path, chart.png)
-        for stale in {directory / "charts" / file_name(metric) for metric in METRICS} - set(paths.charts):
+        for path in paths.timeline:
+            _replace(path, timeline[path.name])
+        known = [*(file_name(metric) for metric in METRICS), *TIMELINE]
+        for stale in {directory / "charts" / name for name in known} - {*paths.charts, *paths.timeline}:
             stale.unlink(missing_ok=True)
         _replace(paths.measurements, csv_text(measurement_table(report)).encode())
         _replace(paths.summary, csv_text(summary_table(report)).encode())
@@ -73,6 +92,13 @@ def write_files(report: Report, directory: Path) -> ReportPaths:
             next_step="make room or mend the rights, or give another directory with --output",
         ) from error
     return paths
+
+
+def _drawn_timeline(report: Report) -> Iterator[tuple[str, bytes]]:
+    if report.timeline is not None and any(period.seconds for period in report.timeline.periods):
+        document = timeline_specification(report.timeline, report.run.id)
+        yield TIMELINE[0], png_of(document)
+        yield TIMELINE[1], svg_of(document)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -11,6 +11,7 @@ from fleetbench.report.columns import Cell, terminal_table
 from fleetbench.report.finding import finding
 from fleetbench.report.metrics import METRICS
 from fleetbench.report.summary import Report, ReportRow
+from fleetbench.report.timeline import time_finding, time_table
 from fleetbench.results.rows import TrialRow
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
@@ -64,6 +65,7 @@ def _parts(report: Report, charts: Sequence[tuple[str, str]]) -> Iterator[str]:
         "p50 and p99 are over the requests of one repeat. "
         "Minimum, maximum and more are in `summary.csv`, each measurement in `measurements.csv`."
     )
+    yield from _time(report)
     yield from _failures(report)
     yield from _notes(report)
     if charts:
@@ -85,6 +87,18 @@ def _about(report: Report) -> Iterator[tuple[str, Cell]]:
     counted = sum(row.valid for row in report.rows)
     yield "rows", f"{len(report.rows)}, of which {counted} valid"
     yield "fleetbench", run.fleetbench_version
+
+
+def _time(report: Report) -> Iterator[str]:
+    if report.timeline is None and not report.timeline_problem:
+        return
+    yield "## Where the time went"
+    if report.timeline is None:
+        yield f"Not known: {escaped(report.timeline_problem)}"
+        return
+    found = time_table(report.timeline)
+    yield f"{escaped(time_finding(report.timeline))}."
+    yield table(found.columns, found.rows)
 
 
 def _failures(report: Report) -> Iterator[str]:

@@ -14,6 +14,7 @@ from fleetbench.model import Failure, TrialState, Workload
 from fleetbench.report.metrics import METRICS, OUTPUT
 from fleetbench.results.rows import MeasurementKind, MeasurementRow, RunRow, TrialRow, Verdict
 from fleetbench.results.statistics import Spread, spread
+from fleetbench.results.timeline import RunTimeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +68,17 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A run, ready to be printed, written and drawn."""
+    """A run, ready to be printed, written and drawn.
+
+    `timeline` is None for a run without one; `timeline_problem` says why it could not be read.
+    """
 
     run: RunRow
     rows: tuple[ReportRow, ...]
     trials: tuple[TrialRow, ...]
     measurements: tuple[MeasurementRow, ...]
+    timeline: RunTimeline | None = None
+    timeline_problem: str = ""
 
     @property
     def workloads(self) -> tuple[Workload, ...]:

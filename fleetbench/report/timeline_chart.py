@@ -1,0 +1,131 @@
+"""The timeline of a run as a chart: a row for each host, a bar for each step, so that waste is seen.
+
+Colours are Okabe and Ito's with two greys, told apart by colour-blind eyes too; steps follow each other in
+the same order in every trial, so that a bar's place says what its colour says.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from fleetbench.errors import one_line
+from fleetbench.report.charts import FAINT, FONT, INK, MARGIN, WIDTH, altair_module
+from fleetbench.report.timeline import merged, rows, spoken, time_finding, trial_spans
+from fleetbench.results.timeline import RunTimeline, Step, seconds_by_step
+
+COLOURS = {
+    Step.STOP: "#CC79A7",
+    Step.DRAIN: "#7A7A7A",
+    Step.LOAD: "#E69F00",
+    Step.COMPILE: "#D55E00",
+    Step.WARM_UP: "#56B4E9",
+    Step.MEASURE: "#0072B2",
+    Step.FETCH: "#009E73",
+    Step.RESTORE: "#F0E442",
+    Step.IDLE: "#DDDDDD",
+}
+LABEL_PX = 130
+CHARACTER_PX = 6.2
+ROW_PX, BAR_PX = 52, 24
+TITLE_COLUMNS = 74
+
+
+def timeline_specification(timeline: RunTimeline, run_id: str) -> dict[str, Any]:
+    """Return the Vega-Lite specification of a run's timeline."""
+    altair = altair_module()
+    per_row = rows(timeline)
+    began = min(period.began_ms for period in timeline.periods)
+    unit, divisor = _unit(max(period.ended_ms for period in timeline.periods) - began)
+    longest = (max(period.ended_ms for period in timeline.periods) - began) / divisor
+    width = WIDTH - 2 * MARGIN - LABEL_PX
+    seconds = seconds_by_step(timeline.periods)
+    shown = list(seconds)
+    legend = {step: f"{step.value} {spoken(seconds[step])}" for step in shown}
+    bars = [
+        {
+            "row": one_line(name, 60),
+            "step": legend[period.step],
+            "from": (period.began_ms - began) / divisor,
+            "to": (period.ended_ms - began) / divisor,
+        }
+        for name, periods in per_row.items()
+        for period in merged(periods)
+    ]
+    labels = [
+        {"row": one_line(span.row, 60), "at": (span.began_ms - began) / divisor, "text": text}
+        for span in trial_spans(timeline)
+        if (
+            text := _label(
+                span.trial, span.config, (span.ended_ms - span.began_ms) / divisor / longest * width
+            )
+        )
+    ]
+    y = altair.Y(
+        "row:N",
+        title=None,
+        scale=altair.Scale(domain=[one_line(name, 60) for name in per_row]),
+        axis=altair.Axis(labelLimit=LABEL_PX - 10, labelPadding=8, ticks=False, domainColor=FAINT),
+    )
+    x = altair.X(
+        "from:Q",
+        title=f"{unit} since the start",
+        scale=altair.Scale(domain=[0, longest or 1], nice=False),
+        axis=altair.Axis(gridColor="#EEEEEE", domain=False, ticks=False, tickCount=8),
+    )
+    colour = altair.Color(
+        "step:N",
+        title=None,
+        scale=altair.Scale(domain=[legend[s] for s in shown], range=[COLOURS[s] for s in shown]),
+        legend=altair.Legend(
+            orient="bottom", columns=5, labelFontSize=13, symbolType="square", symbolSize=130, labelLimit=200
+        ),
+    )
+    drawn = altair.layer(
+        altair.Chart(altair.Data(values=bars))
+        .mark_bar(height=BAR_PX)
+        .encode(y=y, x=x, x2="to:Q", color=colour),
+        altair.Chart(altair.Data(values=labels))
+        .mark_text(align="left", baseline="bottom", dy=-BAR_PX / 2 - 2, fontSize=11, color=INK)
+        .encode(y=y, x=altair.X("at:Q"), text="text:N"),
+    ).properties(
+        width=width,
+        height={"step": ROW_PX},
+        padding=MARGIN,
+        title=altair.TitleParams(
+            text=textwrap.wrap(time_finding(timeline), TITLE_COLUMNS),
+            subtitle=[
+                "One row for each host, one bar for each step; numbers above the bars are trials.",
+                f"run {one_line(run_id, 80)}",
+            ],
+            anchor="start",
+            fontSize=19,
+            subtitleFontSize=13,
+            subtitleColor=FAINT,
+            subtitlePadding=6,
+            offset=16,
+            color=INK,
+        ),
+    )
+    document: dict[str, Any] = (
+        drawn.configure(font=FONT, background="white")
+        .configure_view(stroke=None)
+        .configure_axis(labelColor=INK, titleColor=FAINT, labelFontSize=13, titleFontSize=13)
+        .to_dict()
+    )
+    return document
+
+
+def _unit(milliseconds: int) -> tuple[str, float]:
+    """Return the unit of the axis, and how many milliseconds it has."""
+    if milliseconds < 180_000:
+        return "seconds", 1000.0
+    return ("minutes", 60_000.0) if milliseconds < 3 * 3_600_000 else ("hours", 3_600_000.0)
+
+
+def _label(trial: int, config: str, room_px: float) -> str:
+    """Return a trial's label as long as there is room for it: with its configuration, its number, or none."""
+    for text in (f"{trial}: {config}", f"{trial}"):
+        if len(text) * CHARACTER_PX + 4 <= room_px:
+            return text
+    return ""
