@@ -34,6 +34,8 @@ COMMON = {
     "format": "table, json or csv",
     "debug": "show tracebacks",
 }
+EVENTS = "table (a live one on a terminal), or json: one event a line on stdout"
+PLAIN = "lines instead of a live table, also on a terminal"
 READY = "seconds that a server may take until it answers"
 
 
@@ -267,6 +269,8 @@ def unlock(
     limit="seconds after which the host ends a client that hangs",
     resume="id of an interrupted run to continue",
     new="start afresh even when the same work was interrupted before",
+    format=EVENTS,
+    plain=PLAIN,
 )
 def bench(
     c: Context,
@@ -289,13 +293,15 @@ def bench(
     resume: str = "",
     new: bool = False,
     inventory: str = "",
+    format: str = "table",
+    plain: bool = False,
     debug: bool = False,
 ) -> None:
     """Measure a running service with `vllm bench serve`; a cut connection does no harm."""
     from fleetbench.verbs.bench import bench as run
     from fleetbench.verbs.bench import with_concurrency
 
-    options = Options(hosts=hosts, inventory=inventory, debug=debug)
+    options = Options(hosts=hosts, inventory=inventory, form=format, debug=debug)
     workload = Workload(
         dataset=dataset,
         input_len=input_len,
@@ -319,6 +325,7 @@ def bench(
             warmup=not no_warmup,
             resume=resume,
             new=new,
+            lines_only=plain,
         ),
     )
 
@@ -326,7 +333,6 @@ def bench(
 @verb(
     "inventory",
     "check",
-    "format",
     "debug",
     hosts="as for the other verbs (default: hosts of the model in the inventory)",
     model="model of the inventory",
@@ -340,6 +346,8 @@ def bench(
     steps="with --check: the expected seconds of each step, and where they are known from",
     try_all="try also what the planner says cannot work",
     config="a saved config.json of the model (default: the one on each host)",
+    format=EVENTS,
+    plain=PLAIN,
 )
 def sweep(
     c: Context,
@@ -358,6 +366,7 @@ def sweep(
     config: str = "",
     inventory: str = "",
     format: str = "table",
+    plain: bool = False,
     debug: bool = False,
 ) -> None:
     """Measure a model in each configuration of a sweep; production units are borrowed and given back."""
@@ -379,6 +388,7 @@ def sweep(
             try_all=try_all,
             config_file=config,
             pack=pack,
+            lines_only=plain,
         ),
     )
 

@@ -6,22 +6,29 @@ Results go to stdout, everything about the work (progress, errors) to stderr, so
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Sequence
-from typing import IO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING
 
 from fleetbench.errors import FleetbenchError, one_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
 
 FORMATS = ("table", "json", "csv")
 
 _lock = threading.Lock()
 _started = time.monotonic()
 _quiet = False
+_live: Live | None = None
 
 
 def quiet(value: bool = True) -> None:
@@ -31,9 +38,56 @@ def quiet(value: bool = True) -> None:
 
 
 def _emit(text: str, stream: IO[str]) -> None:
+    shown = _live
+    if shown is not None and stream is sys.stderr:
+        from rich.text import Text
+
+        shown.console.print(Text(text.removesuffix("\n")), soft_wrap=True)
+        return
     with _lock:
         stream.write(text if text.endswith("\n") else text + "\n")
         stream.flush()
+
+
+def is_live() -> bool:
+    """Whether stderr can show a picture that changes: a terminal that moves its cursor, and is asked to."""
+    if "NO_COLOR" in os.environ or os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+        return False
+    return sys.stderr.isatty() and not _quiet
+
+
+@contextlib.contextmanager
+def live(picture: Callable[[int, int], RenderableType]) -> Iterator[None]:
+    """Keep a picture at the foot of the terminal while the body runs; lines are written above it.
+
+    `picture` is given columns and lines of the terminal and is asked at most four times a second, from a
+    thread of its own. The cursor is never hidden, so a killed process leaves a terminal that works.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    global _live  # noqa: PLW0603  one terminal, one picture
+
+    class Terminal(Console):
+        def show_cursor(self, show: bool = True) -> bool:
+            return False
+
+    terminal = Terminal(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    shown = Live(
+        console=terminal,
+        get_renderable=lambda: picture(terminal.width, terminal.height),
+        refresh_per_second=4,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        vertical_overflow="crop",
+    )
+    try:
+        with shown:
+            _live = shown
+            yield
+    finally:
+        _live = None
 
 
 def write(text: str) -> None:
@@ -70,6 +124,11 @@ def print_json(value: object) -> None:
     """Write a value as indented JSON to stdout; json itself lets C1 controls and text direction pass."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     write("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
+
+
+def print_json_line(value: object) -> None:
+    """Write a value as one line of JSON to stdout, in plain ASCII."""
+    write(json.dumps(value, default=str))
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -117,8 +176,15 @@ def confirm(question: str) -> bool:
     """Ask a yes/no question on the terminal; without a terminal the answer is no."""
     if not sys.stdin.isatty():
         return False
-    _emit(f"{question} [y/N] ", sys.stderr)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    shown = _live
+    if shown is not None:
+        shown.stop()  # a picture that is drawn again would take the answer away
+    try:
+        _emit(f"{question} [y/N] ", sys.stderr)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    finally:
+        if shown is not None and _live is shown:
+            shown.start(refresh=True)
 
 
 def _csv_cell(cell: object) -> object:

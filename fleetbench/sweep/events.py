@@ -21,6 +21,7 @@ class EventKind(StrEnum):
     COUNT = "count"
     REPEAT = "repeat"
     TRIAL = "trial"
+    LEFT = "left"
     MESSAGE = "message"
     SUMMARY = "summary"
 

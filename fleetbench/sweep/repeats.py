@@ -23,6 +23,7 @@ from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.track import Track
 
 _APART = {MeasurementKind.MEASURE: 0, MeasurementKind.WARMUP: 500, MeasurementKind.CONTROL: 750}
+SPEED_FROM_S = 2
 
 
 def is_fresh(row: TrialRow, invocation: str) -> bool:
@@ -109,7 +110,8 @@ def measure_all(
             if judged and found.verdict is not Verdict.VALID and found.reasons:
                 word += f": {found.reasons[0]}"
             said(f"trial {row.number} {kind.value} {repeat}: {shown}{word}")
-            track.repeat(f"{kind.value} {repeat}: {shown}", speed, word.removeprefix(", "))
+            wrong = "" if found.verdict is Verdict.VALID or not judged else word.removeprefix(", ")
+            track.repeat(step_of(kind), f"{kind.value} {repeat}: {shown}", speed, wrong)
 
 
 def warm_up(workload: Workload) -> Workload:
@@ -157,11 +159,13 @@ def step_of(kind: MeasurementKind) -> Step:
 
 
 def speed_so_far(count: Count, workload: Workload) -> float | None:
-    """Return output tokens per second so far, None before the first second.
+    """Return output tokens per second so far; None in the first seconds, which clients count as whole ones.
 
     It takes each answer to be as long as was asked for; where fewer tokens come, the truth is slower.
     """
-    return count.done * workload.output_len / count.elapsed_s if count.elapsed_s else None
+    if count.elapsed_s is None or count.elapsed_s < SPEED_FROM_S:
+        return None
+    return count.done * workload.output_len / (count.elapsed_s + 0.5)
 
 
 def _counted(track: Track, workload: Workload, count: Count) -> None:

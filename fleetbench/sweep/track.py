@@ -76,9 +76,9 @@ class Track:
         """Tell how many requests are done, and the speed so far."""
         self._tell(EventKind.COUNT, done=done, wanted=wanted, tokens_per_s=tokens_per_s)
 
-    def repeat(self, text: str, tokens_per_s: float | None, cause: str = "") -> None:
-        """Tell what came out of one execution of the bench client."""
-        self._tell(EventKind.REPEAT, text=text, tokens_per_s=tokens_per_s, cause=cause)
+    def repeat(self, step: Step, text: str, tokens_per_s: float | None, cause: str = "") -> None:
+        """Tell what came out of one execution of the bench client, which was a warm-up or a measurement."""
+        self._tell(EventKind.REPEAT, step=step, text=text, tokens_per_s=tokens_per_s, cause=cause)
 
     def away(self, gone: bool) -> None:
         """The host stopped answering, or answers again: unseen time is idle, then the step goes on."""
@@ -98,6 +98,7 @@ class Track:
         """End the host's part."""
         self.leave_trial()
         self.timeline.close(self.host, self.lane)
+        self._tell(EventKind.LEFT)
 
     def _enter(self, step: Step, note: str, ago_s: float) -> None:
         self.timeline.enter(
@@ -116,6 +117,7 @@ class Track:
         *,
         trial: int | None = None,
         config: str = "",
+        step: Step | None = None,
         text: str = "",
         cause: str = "",
         done: int | None = None,
@@ -126,7 +128,8 @@ class Track:
         number = self._trial if trial is None else trial
         own = trial is None
         present = self.timeline.present(self.host, self.lane) if own else None
-        step = present.step if present is not None else None
+        if step is None and present is not None:
+            step = present.step
         elapsed = expected = None
         if number is not None and step is not None:
             elapsed = self.timeline.spent_s(number, step)

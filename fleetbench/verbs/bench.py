@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, replace
+from functools import partial
 
 from fleetbench import console
 from fleetbench.bench.measure import Server
@@ -31,9 +32,9 @@ from fleetbench.sweep.track import Track
 from fleetbench.sweep.trial import as_failure, prepared
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import served_by
-from fleetbench.verbs.common import Options, at_least, facts_of, say, session_to
+from fleetbench.verbs.common import Options, at_least, facts_of, session_to
+from fleetbench.verbs.display import watching
 from fleetbench.verbs.measuring import PATIENCE_S, resumable
-from fleetbench.verbs.watched import plain
 
 READY_S = 1800
 
@@ -50,6 +51,7 @@ def bench(
     warmup: bool,
     resume: str,
     new: bool,
+    lines_only: bool = False,
 ) -> Exit:
     """Measure the service on a port of one host; an interrupted run of the same work is continued."""
     at_least(1, input_len=workload.input_len, output_len=workload.output_len, repeats=repeats, limit=limit_s)
@@ -63,7 +65,7 @@ def bench(
     with open_store() as store:
         if resume:
             run = resumable(store, resume, RunKind.BENCH)
-            return _finish(store, inventory, store.claim_run(run.id))
+            return _finish(store, inventory, store.claim_run(run.id), options, lines_only)
         hosts = options.chosen(inventory)
         if len(hosts) != 1:
             raise UsageError(
@@ -88,7 +90,7 @@ def bench(
             console.progress(
                 f"continuing run {unfinished.id}, started {unfinished.created_at} (--new starts afresh)"
             )
-            return _finish(store, inventory, store.claim_run(unfinished.id))
+            return _finish(store, inventory, store.claim_run(unfinished.id), options, lines_only)
         trial = Trial(
             number=1,
             host=host.name,
@@ -114,10 +116,10 @@ def bench(
             fingerprint=fingerprint,
         )
         store.add_trials(run.id, [trial])
-        return _finish(store, inventory, run)
+        return _finish(store, inventory, run, options, lines_only)
 
 
-def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
+def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, lines_only: bool) -> Exit:
     row = store.trials(run.id)[0]
     host = find_host(inventory, row.host)
     arguments = run.arguments
@@ -125,13 +127,14 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     session = session_to(host, patience_s=PATIENCE_S, known=True)
     apart = client.name != host.name
     client_session = session_to(client, patience_s=PATIENCE_S, known=True) if apart else session
-    said = say(host)
+    timeline = Timeline(run.id, store.directory(run.id), said=partial(console.progress, host=host.name))
+    watch = watching(run.id, [row], options, timeline.now_ms, lines_only=lines_only)
+    said = partial(watch.said, host=host.name)
 
     def facts(through: DurableSession) -> HostFacts:
         return facts_of(through, host)
 
-    timeline = Timeline(run.id, store.directory(run.id), said=said)
-    track = Track(timeline, host.name, watch=plain)
+    track = Track(timeline, host.name, watch=watch.event)
     for each in (session, client_session):
         each.away = track.away
     ground = Ground(
@@ -145,7 +148,6 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         said=said,
         track=track,
     )
-    said(f"run {run.id}: {row.config.label} on GPU {row.gpus or '–'}, client {client.name}")
     evidence = Evidence(store.directory(run.id) / f"trial-{row.number:02d}", session)
     bench = Bench(
         client=client,
@@ -154,13 +156,25 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         limit_s=float(str(arguments.get("limit_s") or 7200)),
         warmup=bool(arguments.get("warmup", True)),
     )
+    with watch.until_closed(store), timeline:
+        said(f"run {run.id}: {row.config.label} on GPU {row.gpus or '–'}, client {client.name}")
+        try:
+            _to_its_end(ground, run, row, bench, evidence)
+        finally:
+            session.close()
+            client_session.close()
+    _refuse_invalid(store, run, host)
+    return Exit.OK
+
+
+def _to_its_end(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, evidence: Evidence) -> None:
+    """Measure, and write down how it ended."""
+    store, track = ground.store, ground.track
+    track.begin_trial(row.number, row.config.label)
+    track.enter(Step.STOP, "reading facts")
     try:
-        with timeline:
-            track.begin_trial(row.number, row.config.label)
-            track.enter(Step.STOP, "reading facts")
-            _measure_service(ground, run, row, bench, evidence)
-            dismiss(client_session, Preload(run.id, host.name, client))
-            track.end_trial(TrialState.MEASURED)
+        _measure_service(ground, run, row, bench, evidence)
+        dismiss(bench.session, Preload(run.id, row.host, bench.client))
     except KeyboardInterrupt:
         store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
         console.progress(f"the client runs on; continue with: invoke bench --resume {run.id}")
@@ -170,22 +184,22 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         exc.next_step = "type the same command again when the host stays up"
         raise
     except NotReady as exc:  # the server died: these numbers will not come any more
-        store.set_trial(run.id, row.number, state=TrialState.FAILED, failure=exc.failure or as_failure(exc))
+        failure = exc.failure or as_failure(exc)
+        store.set_trial(run.id, row.number, state=TrialState.FAILED, failure=failure)
         store.set_run_state(run.id, RunState.FAILED, exc.what)
-        evidence.keep_after(exc.invocation, facts)
-        dismiss(client_session, Preload(run.id, host.name, client))
+        track.end_trial(TrialState.FAILED, failure.cause)
+        track.enter(Step.FETCH, "journal and facts")
+        evidence.keep_after(exc.invocation, ground.read_facts)
+        dismiss(bench.session, Preload(run.id, row.host, bench.client))
         raise
     except FleetbenchError as exc:
         store.set_run_state(run.id, RunState.INTERRUPTED, exc.what)
         raise
     finally:
-        session.close()
-        client_session.close()
+        track.close()
     store.set_trial(run.id, row.number, state=TrialState.MEASURED)
     store.set_run_state(run.id, RunState.DONE)
-    console.write(f"fleetbench report {run.id}")
-    _refuse_invalid(store, run, host)
-    return Exit.OK
+    track.end_trial(TrialState.MEASURED)
 
 
 def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, evidence: Evidence) -> None:

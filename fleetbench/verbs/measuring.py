@@ -15,7 +15,7 @@ from fleetbench.bench.prompts import check_prompts
 from fleetbench.commands.plan import read_saved_config
 from fleetbench.errors import Exit, UsageError
 from fleetbench.inventory import Inventory, find_host, find_model, find_sweep
-from fleetbench.model import Config, Host, Model, Sweep, Trial, TrialState
+from fleetbench.model import Config, Host, Model, Sweep, Trial
 from fleetbench.plan.flags import check_flags
 from fleetbench.plan.ruled_out import with_verdicts
 from fleetbench.plan.schedule import Place, trials
@@ -30,9 +30,9 @@ from fleetbench.sweep.times import Times, as_arguments
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.checking import show
 from fleetbench.verbs.common import Options, at_least, facts_of, session_to
+from fleetbench.verbs.display import watching
 from fleetbench.verbs.forecast import Forecast
 from fleetbench.verbs.planning import Question, Survey, refuse_nothing, refuse_unready, survey, tell
-from fleetbench.verbs.watched import plain
 
 PATIENCE_S = 900
 
@@ -51,13 +51,15 @@ def sweep(
     try_all: bool = False,
     config_file: str = "",
     pack: bool = False,
+    lines_only: bool = False,
 ) -> Exit:
     """Measure the configurations of a sweep on the chosen hosts, or continue a run that was interrupted."""
     at_least(0, repeats=repeats)  # 0: as the sweep says
     inventory = options.load()
     with open_store() as store:
         if resume:
-            return _finish(store, inventory, resumable(store, resume, RunKind.SWEEP))
+            begun = resumable(store, resume, RunKind.SWEEP)
+            return _finish(store, inventory, begun, options, lines_only)
         if not model:
             raise UsageError("no model given", next_step="--model NAME, from models.toml")
         wanted = find_model(inventory, model)
@@ -89,7 +91,7 @@ def sweep(
             console.progress(
                 f"continuing run {unfinished.id}, started {unfinished.created_at} (--new starts afresh)"
             )
-            return _finish(store, inventory, unfinished)
+            return _finish(store, inventory, unfinished, options, lines_only)
         surveys = survey(hosts, question, options)
         forecast = Forecast.of(store, named, wanted, [(one.place, one.guess) for one in surveys])
         found = _trials(surveys, question, forecast)
@@ -118,7 +120,7 @@ def sweep(
         store.add_trials(run.id, found)
         tried = sum(trial.skipped is None for trial in found)
         console.progress(f"run {run.id}: {tried} trials on {', '.join(h.name for h in hosts)}")
-        return _finish(store, inventory, run)
+        return _finish(store, inventory, run, options, lines_only)
 
 
 def _trials(surveys: Sequence[Survey], question: Question, forecast: Forecast) -> tuple[Trial, ...]:
@@ -146,7 +148,7 @@ def resumable(store: Store, name: str, kind: RunKind) -> RunRow:
     return run
 
 
-def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
+def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, lines_only: bool) -> Exit:
     """Work on a run until it is done; say where the results are and what to type next."""
     run = store.claim_run(run.id)
     arguments = run.arguments
@@ -161,6 +163,14 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
     wanted = find_model(inventory, run.model)
     times = Times(store, run, warmup=bool(arguments.get("warmup", True)), arguments=wanted.serve_args)
     timeline = Timeline(run.id, store.directory(run.id), said=console.progress)
+    watch = watching(
+        run.id,
+        store.trials(run.id),
+        options,
+        timeline.now_ms,
+        lines_only=lines_only,
+        expected=times.by_step,
+    )
     engine = Engine(
         store=store,
         hosts={name: find_host(inventory, name) for name in run.hosts},
@@ -178,19 +188,14 @@ def _finish(store: Store, inventory: Inventory, run: RunRow) -> Exit:
         read_facts=facts_of,
         kinds=kinds_of(run),
         times=times,
-        expected=times.by_step,
-        said=lambda text, host: console.progress(text, host=host),
+        said=watch.said,
         stop=stop,
         timeline=timeline,
-        watch=plain,
+        watch=watch.event,
+        expected=watch.expected,
     )
-    with timeline:
-        status = run_sweep(engine, run)
-    rows = store.trials(run.id)
-    done = sum(row.state is TrialState.MEASURED for row in rows)
-    console.progress(f"run {run.id}: {done} of {len(rows)} trials measured")
-    console.write(f"fleetbench report {run.id}")
-    return status
+    with watch.until_closed(store), timeline:
+        return run_sweep(engine, run)
 
 
 def _arguments(named: Sweep, client: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What tests of more than one tier use lies beside this file, where each of them finds it."""
