@@ -14,6 +14,7 @@ from pathlib import Path
 from fleetbench.bench import client as clients
 from fleetbench.bench.left import keep, last_words, read_blocks
 from fleetbench.bench.prepare import Programs, environment, executable
+from fleetbench.bench.witness import NoWitness, Witness
 from fleetbench.bench_command import bench_command
 from fleetbench.bench_program import Choice, Program, choose
 from fleetbench.errors import HostRebooted, NotReady, UsageError
@@ -30,7 +31,10 @@ _MARKS = {MeasurementKind.WARMUP: "w", MeasurementKind.MEASURE: "r", Measurement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What the client talks to: where, which model under which name, and whose tokenizer."""
+    """What the client talks to: where, which model under which name, and whose tokenizer.
+
+    `endpoints` are address and port of each server behind it, as their host reaches them; empty: unknown.
+    """
 
     host: Host
     address: str
@@ -38,6 +42,7 @@ class Server:
     model: str
     served_name: str
     unit: str
+    endpoints: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,7 @@ def measure(
     passing: Callable[[str], None] = lambda _: None,
     counted: Callable[[clients.Count], None] = lambda _: None,
     ended: Callable[[], None] = lambda: None,
+    witness: Witness = NoWitness(),  # noqa: B008  holds nothing
 ) -> MeasurementRow:
     """Run (or find again) one execution of the bench client and return its finished row.
 
@@ -86,6 +92,7 @@ def measure(
         if row.finished:
             return row
         made, choice = _client(store, row, task, server, client, session, credential, programs or Programs())
+        witness.before(row)
         state = clients.start(session, made)
         passing(f"{_name(task)}: {state.value}")
         if state in (clients.State.STARTED, clients.State.RUNNING):
@@ -124,7 +131,7 @@ def measure(
             clients.clear(session, made)
             row = _record(store, task, client, again=True, instead=True)
             continue
-        finished = _judge(store, task, row, left, client.build.version)
+        finished = _judge(store, task, row, left, client.build.version, witness)
         clients.clear(session, made)
         return finished
 
@@ -235,7 +242,14 @@ def _instead(row: MeasurementRow) -> bool:
     return row.unit_name.endswith(INSTEAD)
 
 
-def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left, version: str) -> MeasurementRow:
+def _judge(
+    store: Store,
+    task: Task,
+    row: MeasurementRow,
+    left: clients.Left,
+    version: str,
+    witness: Witness,
+) -> MeasurementRow:
     block, unread = read_blocks(left.content, row.directory)
     judgement = judge(
         block.result if block else None,
@@ -244,6 +258,7 @@ def _judge(store: Store, task: Task, row: MeasurementRow, left: clients.Left, ve
         problems=block.problems if block else unread,
         exit_status=left.exit_status,
         client_program=left.program or "",
+        witnessed=tuple(witness.after(row, block.result if block else None)),
     )
     reasons = [*judgement.reasons, *task.notes]
     if left.result != "timeout" and block is None:

@@ -50,6 +50,7 @@ def judge(
     problems: tuple[str, ...] = (),
     exit_status: int | None = None,
     client_program: str = "",
+    witnessed: tuple[Finding, ...] = (),
     thresholds: Thresholds = THRESHOLDS,
 ) -> Judgement:
     """Judge one execution of the bench client.
@@ -60,10 +61,11 @@ def judge(
         complete, problems: how well the report could be read (`Block.complete`, `Block.problems`).
         exit_status: of the client, None when unknown.
         client_program: which client it was; empty when unknown.
+        witnessed: what was found besides its own report, for instance by the server's counters.
 
     Returns the worst verdict that any finding asks for, and all findings, the worst first.
     """
-    findings: list[Finding] = []
+    findings: list[Finding] = list(witnessed)
     if exit_status not in (None, 0):
         findings.append((Verdict.INVALID, f"the bench client ended with status {exit_status}"))
     if result is None:

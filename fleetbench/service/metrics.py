@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -27,6 +27,7 @@ _COUNTERS: Mapping[str, tuple[str, ...]] = {
     "waiting": ("num_requests_waiting",),
     "requests": ("request_success_total",),
 }
+_GAUGES = ("running", "waiting")
 # An aborted request was given up by its client, and one in error was answered with it.
 _NOT_ANSWERED = ("abort", "error")
 _NAMES = frozenset(name for names in _COUNTERS.values() for name in names)
@@ -96,23 +97,22 @@ def total(readings: Iterable[Reading]) -> Reading:
     """Return the sum over several servers; a number that one of them lacks is unknown for all."""
     first, *others = tuple(readings) or (Reading(),)
     summed = {
-        entry.name: _sum(getattr(reading, entry.name) for reading in (first, *others))
-        for entry in fields(first)
-        if entry.name != "cache"
+        name: _sum(getattr(reading, name) for reading in (first, *others)) for name in ("engines", *_COUNTERS)
     }
-    return replace(first, **summed)
+    return Reading(cache=first.cache, **summed)
 
 
 def since(before: Reading, after: Reading) -> Reading:
-    """Return what was counted between two readings; a counter that went backwards is unknown."""
+    """Return what was counted between two readings; a counter that went backwards is unknown.
+
+    `running` and `waiting` count nothing over time and are None.
+    """
     counted = {}
-    for entry in fields(after):
-        if entry.name in ("cache", "engines", "running", "waiting"):
-            continue
-        first, last = getattr(before, entry.name), getattr(after, entry.name)
+    for name in _COUNTERS:
+        first, last = getattr(before, name), getattr(after, name)
         both = first is not None and last is not None and last >= first
-        counted[entry.name] = last - first if both else None
-    return replace(after, **counted)
+        counted[name] = last - first if both and name not in _GAUGES else None
+    return Reading(engines=after.engines, cache=after.cache, **counted)
 
 
 def _number(text: str) -> float | None:

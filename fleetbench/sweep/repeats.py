@@ -10,6 +10,7 @@ from functools import partial
 from fleetbench.bench.client import Count
 from fleetbench.bench.measure import Server, Task, measure
 from fleetbench.bench.prompts import salted, unsalted
+from fleetbench.bench.witness import NoWitness
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import HostRebooted, NotReady
 from fleetbench.model import Workload
@@ -21,6 +22,7 @@ from fleetbench.sweep.boots import refuse_reboot
 from fleetbench.sweep.evidence import invocation_of
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.track import Track
+from fleetbench.sweep.witness import CounterWitness
 
 _APART = {MeasurementKind.MEASURE: 0, MeasurementKind.WARMUP: 500, MeasurementKind.CONTROL: 750}
 SPEED_FROM_S = 2
@@ -51,6 +53,7 @@ def measure_all(
     """
     session, said, track = ground.session, ground.said, ground.track
     invocation = invocation_of(session, server.unit)
+    witness = CounterWitness(ground, row, server, invocation)
 
     def alive() -> None:
         asked = ("systemctl", "show", server.unit, "-P", "InvocationID", "-P", "ActiveState")
@@ -96,6 +99,7 @@ def measure_all(
                     passing=track.progress,
                     counted=partial(_counted, track, task.workload),
                     ended=partial(track.enter, Step.FETCH),
+                    witness=witness if kind is MeasurementKind.MEASURE else NoWitness(),
                 )
             except HostRebooted:
                 raise  # without a verdict: it is measured again

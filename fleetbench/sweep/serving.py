@@ -86,4 +86,5 @@ def server_of(ground: Ground, spec: ServiceSpec, client: Host) -> Server:
         model=spec.model,
         served_name=spec.served_name,
         unit=spec.unit,
+        endpoints=((lifecycle.address_of(spec.bind), spec.port),),
     )

@@ -20,7 +20,7 @@ from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, 
 from fleetbench.results.store import Store, open_store
 from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
-from fleetbench.service.lifecycle import bound_to
+from fleetbench.service.lifecycle import address_of, bound_to
 from fleetbench.service_log import phase
 from fleetbench.sweep.boots import boot_of, facts_when_running
 from fleetbench.sweep.evidence import Evidence
@@ -214,6 +214,7 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
         model=run.repo,
         served_name=str(run.arguments.get("served") or ""),
         unit=unit.name,
+        endpoints=((address_of(bound_to(unit, now)), row.port),),
     )
     evidence.keep_before(_text_of(host, now, unit), now)
     store.set_trial(

@@ -79,6 +79,11 @@ _MODELS: Mapping[str, Mapping[str, str]] = {
     "exit-late": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "1", "STANDIN_TEXT": OUT_OF_MEMORY},
     "first": {"STANDIN": "first", "STANDIN_TEXT": "RuntimeError: the kernel of the first request is broken"},
     "hang": {"STANDIN": "hang"},
+    "stall": {"STANDIN": "stall", "STANDIN_AFTER": "15"},
+    "narrow": {"STANDIN_TP": "1"},
+    "short": {"STANDIN_MAX_LEN": "512"},
+    "cached": {"STANDIN_CACHED": "6"},
+    "mute": {"STANDIN_METRICS": "off"},
 }
 _SWEEPS = """
 [sweeps.three]

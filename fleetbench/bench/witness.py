@@ -1,0 +1,36 @@
+"""Who watches a measurement besides its client. The reading before is taken before the client starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fleetbench.results.rows import MeasurementRow
+from fleetbench.results.values import BenchResult
+from fleetbench.results.verdict import Finding
+
+
+class Witness(Protocol):
+    """Looks at the server before and after; whatever it cannot see is a finding, never an error.
+
+    A controller that was killed asks again: `before` of a measurement that has begun must change nothing.
+    """
+
+    def before(self, row: MeasurementRow) -> None:
+        """Take the reading before, unless this attempt of the measurement has one."""
+        ...
+
+    def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:
+        """Take the reading after, and say what both together mean for the result."""
+        ...
+
+
+class NoWitness:
+    """Nobody watches: of a warm-up, which never counts."""
+
+    def before(self, row: MeasurementRow) -> None:
+        """Do nothing."""
+
+    def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:
+        """Find nothing."""
+        return ()

@@ -1,0 +1,99 @@
+"""What the server's own counters say about one measurement: cached prompts, and requests nobody counted.
+
+Pure: two readings and the client's result in, findings out. No reading is a remark, never a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fleetbench.model import Workload
+from fleetbench.results.rows import Verdict
+from fleetbench.results.values import BenchResult
+from fleetbench.results.verdict import Finding
+from fleetbench.service.metrics import Reading, since
+from fleetbench.sweep.own_prefixes import explained, option
+
+# Above what the workload explains; below it the effect is smaller than the noise between repeats.
+TOLERATED_SHARE = 0.01
+
+
+def findings(
+    before: Reading | None,
+    after: Reading | None,
+    result: BenchResult | None,
+    workload: Workload,
+    *,
+    problem: str = "",
+    vocabulary: int | None = None,
+    prompts: Sequence[str] | None = None,
+) -> tuple[Finding, ...]:
+    """Judge one measurement by the counters before and after it.
+
+    Args:
+        before, after: None when there was no answer; `problem` then says why.
+        result: what the client reports; None when it reports nothing (its own verdict says so).
+        workload, vocabulary, prompts: what explains hits, see `own_prefixes.explained`.
+    """
+    if before is None or after is None:
+        why = problem or "no reading"
+        return ((Verdict.VALID, f"whether prompts came from the prefix cache is unknown: {why}"),)
+    counted = since(before, after)
+    return (
+        *_cached(before, counted, workload, vocabulary, prompts),
+        *_requests(counted, result, workload),
+    )
+
+
+def _cached(
+    before: Reading,
+    counted: Reading,
+    workload: Workload,
+    vocabulary: int | None,
+    prompts: Sequence[str] | None,
+) -> Iterator[Finding]:
+    looked_up, hits = counted.prefix_queries, counted.prefix_hits
+    if looked_up is None or hits is None:
+        if counted.cache.get("enable_prefix_caching") != "False":
+            why = "this server has no such counters, or they began anew"
+            yield Verdict.VALID, f"whether prompts came from the prefix cache is unknown: {why}"
+        return
+    if not hits:
+        return
+    share = min(1.0, hits / max(looked_up, 1))
+    own = explained(
+        workload,
+        earlier=before.requests or 0,
+        preempted=counted.preemptions or 0,
+        vocabulary=vocabulary,
+        prompts=prompts,
+        prompt_tokens=looked_up / counted.requests if counted.requests else None,
+    )
+    said = f"{share:.1%} of prompt tokens came from the prefix cache"
+    if own is None:
+        if share > TOLERATED_SHARE:
+            yield Verdict.VALID, f"{said}; how much of it its prompts explain is unknown"
+    elif share > own + TOLERATED_SHARE:
+        yield (
+            Verdict.SUSPECT,
+            f"{said}, and the workload's own prompts explain {own:.1%} at most: they had been sent before"
+            " (more prompts than one repeat takes, or --no-enable-prefix-caching, keeps repeats apart)",
+        )
+
+
+def _requests(counted: Reading, result: BenchResult | None, workload: Workload) -> Iterator[Finding]:
+    if counted.requests is None or result is None or result.completed is None or result.failed:
+        return
+    # The client may send its first prompt once more to see whether the server answers.
+    most = result.completed + 1 + option(workload, "--num-warmups")
+    if counted.requests > most:
+        yield (
+            Verdict.SUSPECT,
+            f"the server answered {counted.requests:,} requests, the client counts {result.completed:,}:"
+            " somebody else used it",
+        )
+    elif counted.requests < result.completed:
+        yield (
+            Verdict.SUSPECT,
+            f"the server answered {counted.requests:,} requests, the client counts {result.completed:,}",
+        )

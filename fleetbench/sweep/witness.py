@@ -1,0 +1,155 @@
+"""Watching a measurement from the server's side: its counters before and after, and who is on its GPUs.
+
+The reading before is a file before the client starts, so that a controller that was killed goes on with it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from fleetbench.bench.left import keep_files
+from fleetbench.bench.measure import Server
+from fleetbench.errors import one_line
+from fleetbench.model import GpuSet, Workload
+from fleetbench.results.rows import MeasurementRow, TrialRow, Verdict
+from fleetbench.results.values import BenchResult
+from fleetbench.results.verdict import Finding
+from fleetbench.service.metrics import Reading, read
+from fleetbench.sweep.ground import Ground
+from fleetbench.sweep.holders import intruders
+from fleetbench.sweep.own_prefixes import prompts_of
+from fleetbench.sweep.proof import findings
+from fleetbench.sweep.scrape import Endpoint, Scrape, scrape
+from fleetbench.transport.base import bash
+from fleetbench.transport.durable import DurableSession
+
+BEFORE, AFTER = "metrics-before.txt", "metrics-after.txt"
+_NOT_READ = "# not read: "
+# A prompt file is read into memory and sorted.
+_LARGEST_PROMPTS = 64 * 1024 * 1024
+# Of a model with several parts the largest vocabulary is that of its text.
+_VOCABULARY = r"""
+prefix=$1 repo=$2
+case $repo in
+  /*) file=$repo/config.json ;;
+  *) snapshots=$prefix/models/huggingface/hub/models--${repo//\//--}/snapshots
+     file=$(ls -td "$snapshots"/*/config.json 2>/dev/null | head -n 1) ;;
+esac
+[ -f "$file" ] && head -c 4000000 "$file" | grep -oE '"vocab_size": *[0-9]{1,9}' |
+  grep -oE '[0-9]+$' | sort -n | tail -n 1
+exit 0
+"""
+
+
+@dataclass(slots=True)
+class CounterWitness:
+    """The witness of one trial. `invocation` is that of its server: a reading of another one is none."""
+
+    ground: Ground
+    trial: TrialRow
+    server: Server
+    invocation: str
+    _vocabulary: list[int | None] = field(default_factory=list)
+
+    def before(self, row: MeasurementRow) -> None:
+        """Write the counters before the client starts, unless this attempt has them."""
+        head = self._head(row)
+        if not _is_of(self._path(row, BEFORE), head):
+            self._keep(row, BEFORE, head, scrape(self.ground.session, self._endpoints()))
+
+    def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:
+        """Write the counters after it, and judge both; whatever cannot be read is said."""
+        last = scrape(self.ground.session, self._endpoints())
+        self._keep(row, AFTER, self._head(row), last)
+        first, problem = _reading(self._path(row, BEFORE), self._head(row))
+        workload = self.trial.workloads[row.workload_index]
+        found = findings(
+            first,
+            last.reading,
+            result,
+            workload,
+            problem=problem or last.problem,
+            vocabulary=self._vocabulary_size(),
+            prompts=_prompts(workload),
+        )
+        return (*found, *self._intruders())
+
+    def _intruders(self) -> Sequence[Finding]:
+        gpus: GpuSet = self.trial.gpus
+        if not gpus.indices:
+            return ()
+        facts = self.ground.read_facts(self.ground.session)
+        return tuple(
+            (Verdict.SUSPECT, f"somebody else was on its GPUs when it ended: {holder}")
+            for holder in intruders(facts, gpus, {self.server.unit})
+        )
+
+    def _endpoints(self) -> Sequence[Endpoint]:
+        return self.server.endpoints or ((self.server.address, self.server.port),)
+
+    def _vocabulary_size(self) -> int | None:
+        if not self._vocabulary:
+            self._vocabulary.append(
+                vocabulary(self.ground.session, self.ground.host.prefix, self.server.model)
+            )
+        return self._vocabulary[0]
+
+    def _head(self, row: MeasurementRow) -> str:
+        return f"# fleetbench: attempt {row.attempt}, invocation {self.invocation or 'unknown'}"
+
+    def _path(self, row: MeasurementRow, name: str) -> Path:
+        return self.ground.store.directory(row.run_id) / row.directory / name
+
+    def _keep(self, row: MeasurementRow, name: str, head: str, seen: Scrape) -> None:
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seen.at))
+        gap = f"{_NOT_READ}{seen.problem}\n" if seen.problem else ""
+        content = f"{head}\n# {at}\n{gap}{seen.text}".encode()
+        keep_files(self._path(row, name).parent, {name: content})
+
+
+def vocabulary(session: DurableSession, prefix: str, model: str) -> int | None:
+    """Return how many token ids a model on the host has, from its config.json; None when it does not say."""
+    answer = session.read(bash(_VOCABULARY, prefix, model), timeout_s=30).stdout.strip()
+    return int(answer) if re.fullmatch(r"[1-9]\d{0,8}", answer) else None
+
+
+def _is_of(path: Path, head: str) -> bool:
+    return _text(path).startswith(f"{head}\n")
+
+
+def _reading(path: Path, head: str) -> tuple[Reading | None, str]:
+    """Return what a kept reading says, or why it says nothing."""
+    text = _text(path)
+    if not text.startswith(f"{head}\n"):
+        return None, "there is no reading from before it"
+    _, _, *rest = text.split("\n", 3)
+    if rest and rest[0].startswith(_NOT_READ):
+        return None, one_line(rest[0].removeprefix(_NOT_READ), 200)
+    return read(text), ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _prompts(workload: Workload) -> tuple[str, ...] | None:
+    return _prompts_of(workload.prompts) if workload.prompts else None
+
+
+@lru_cache(maxsize=4)
+def _prompts_of(path: str) -> tuple[str, ...] | None:
+    file = Path(path)
+    try:
+        if file.stat().st_size > _LARGEST_PROMPTS:
+            return None
+        return prompts_of(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
