@@ -104,6 +104,8 @@ def show(run: str, form: str) -> None:
             console.write(f"{name:<12}{one_line(value)}")
         console.write("")
         console.print_table(columns, trials)
+        for line in _effective(store, row):
+            console.write(line)
         open_loans = store.loans(row.id, only_open=True)
         for loan in open_loans:
             console.write(f"on loan     {loan.unit} on {one_line(loan.host)}, since {loan.taken_at}")
@@ -165,6 +167,15 @@ def _trials(store: Store, row: RunRow) -> tuple[tuple[str, ...], list[tuple[Cell
             )
         )
     return columns, cells
+
+
+def _effective(store: Store, row: RunRow) -> Iterator[str]:
+    """What each server ran with, as it was read back from itself."""
+    from fleetbench.results.effective import known, sentence
+
+    for trial in store.trials(row.id):
+        if known(trial.effective):
+            yield f"trial {trial.number} ran with {sentence(trial.effective)}"
 
 
 def _document(store: Store, row: RunRow) -> dict[str, object]:

@@ -12,6 +12,7 @@ from fleetbench.report.finding import finding
 from fleetbench.report.metrics import METRICS
 from fleetbench.report.summary import Report, ReportRow
 from fleetbench.report.timeline import time_finding, time_table
+from fleetbench.results import effective
 from fleetbench.results.rows import TrialRow
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
@@ -66,6 +67,7 @@ def _parts(report: Report, charts: Sequence[tuple[str, str]]) -> Iterator[str]:
         "Minimum, maximum and more are in `summary.csv`, each measurement in `measurements.csv`."
     )
     yield from _time(report)
+    yield from _effective(report)
     yield from _failures(report)
     yield from _notes(report)
     if charts:
@@ -99,6 +101,21 @@ def _time(report: Report) -> Iterator[str]:
     found = time_table(report.timeline)
     yield f"{escaped(time_finding(report.timeline))}."
     yield table(found.columns, found.rows)
+
+
+def _effective(report: Report) -> Iterator[str]:
+    names = {row.trial.number: row.name for row in report.rows}
+    ran = [trial for trial in report.trials if effective.known(trial.effective)]
+    if ran:
+        yield "## What the servers ran with"
+        yield table(
+            ("configuration", *(name for name, _ in effective.COLUMNS)),
+            [(names.get(trial.number, ""), *effective.cells(trial.effective)) for trial in ran],
+        )
+        yield (
+            "Read back from each server when it was ready: its log, /v1/models, /version and /metrics. "
+            "KV tokens and full-length requests are those of all its engines together."
+        )
 
 
 def _failures(report: Report) -> Iterator[str]:
