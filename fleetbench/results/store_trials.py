@@ -58,6 +58,7 @@ class TrialTable(RunTable):
         *,
         state: TrialState | None = None,
         failure: Failure | None = None,
+        port: int | None = None,
         unit_name: str | None = None,
         unit_text: str | None = None,
         spec_hash: str | None = None,
@@ -71,6 +72,7 @@ class TrialTable(RunTable):
         A trial that is (again) pending or running has no failure and no end; a final state gets its time.
         """
         given = {
+            "port": port,
             "unit_name": unit_name,
             "unit_text": unit_text,
             "spec_hash": spec_hash,

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fleetbench.errors import CommandFailed, NotReady, one_line
-from fleetbench.facts.values import HostFacts, Missing, Unit
+from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.model import GpuSet, ServiceSpec
 from fleetbench.service import http, watch
 from fleetbench.service.diagnose import not_ready
+from fleetbench.service.held import PORT_TAKEN, Held, obstacle
 from fleetbench.transport.base import Session
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import exec_arguments
@@ -24,8 +25,6 @@ from fleetbench.units import exec_arguments
 Said = Callable[[str], None]
 ReadFacts = Callable[[DurableSession], HostFacts]
 
-# Memory that a driver and its contexts may hold on an idle GPU (a display, persistence mode, MPS).
-IDLE_MIB = 1024
 _POLL_S = 0.7
 
 
@@ -110,50 +109,29 @@ def drain(
     """Wait until nobody holds the GPUs (and the port), and return the facts of that moment.
 
     "Nobody" means: no compute process on any GPU of the set, and used memory back at `baseline_mib` (or
-    below IDLE_MIB when no baseline is known). NotReady names pid, program and unit of the holder.
+    below `held.IDLE_MIB` when no baseline is known). NotReady names pid, program and unit of the holder;
+    that may go away by itself, so its failure is worth another try.
     """
     give_up = time.monotonic() + timeout_s
     told = False
     while True:
         facts = read_facts(session)
-        holder = holder_of(facts, gpus, baseline_mib or {}, port)
-        if not holder:
+        held = obstacle(facts, gpus, baseline_mib or {}, port)
+        if held is None:
             return facts
         if time.monotonic() > give_up:
-            raise NotReady(
-                f"GPU {gpus} did not become free within {timeout_s:g} s" if gpus.indices else "port is taken",
-                host=session.host.name,
-                cause=holder,
-                next_step="end that process, or choose other GPUs or another port",
-            )
+            raise _in_the_way(session, held)
         if not told:
-            said(f"waiting: {holder}")
+            said(f"waiting: {held.sentence}")
             told = True
         time.sleep(_POLL_S)
 
 
-def holder_of(
-    facts: HostFacts, gpus: GpuSet, baseline_mib: Mapping[int, int], port: int | None = None
-) -> str:
-    """Given facts, say who holds one of the GPUs or the port; empty when nobody does."""
-    if port is not None and not isinstance(facts.listeners, Missing):
-        for listener in facts.listeners:
-            if listener.port == port:
-                owner = listener.unit or listener.process or "an unknown process"
-                return f"port {port} is held by {owner} (pid {listener.pid})"
-    if isinstance(facts.gpus, Missing):
-        return ""
-    for gpu in facts.gpus:
-        if gpu.index not in gpus.indices:
-            continue
-        for process in gpu.processes:
-            unit = f", unit {process.unit}" if process.unit else ", no unit"
-            size = f", {process.used_mib} MiB" if process.used_mib is not None else ""
-            return f"GPU {gpu.index} is held by pid {process.pid} ({process.name}{unit}{size})"
-        limit = baseline_mib.get(gpu.index, IDLE_MIB) + 64
-        if gpu.used_mib is not None and gpu.used_mib > max(limit, IDLE_MIB):
-            return f"GPU {gpu.index} still has {gpu.used_mib} MiB in use and no process to show for it"
-    return ""
+def _in_the_way(session: DurableSession, held: Held) -> NotReady:
+    failure = held.failure()
+    error = NotReady(failure.cause, host=session.host.name, cause=held.sentence, next_step=failure.advice)
+    error.failure = failure
+    return error
 
 
 def wait_ready(
@@ -184,12 +162,7 @@ def wait_ready(
             raise not_ready(session, target.unit, invocation)
         foreign = now.foreign_owner(target.unit)
         if foreign:
-            raise NotReady(
-                f"port {target.port} belongs to somebody else",
-                host=session.host.name,
-                cause=foreign,
-                next_step="choose another port, or stop that process",
-            )
+            raise _in_the_way(session, Held(PORT_TAKEN, f"port {target.port} is held by {foreign}"))
         if now.health == 200:
             served = _first_answer(session, target, invocation)
             after = look(session, target.unit, target.port, address=target.address, lines=0)
