@@ -1,15 +1,11 @@
-"""Making a trial's GPUs and port free: what sweeps left is ended, what is somebody else's is named.
-
-Memory counts as free when it is back at what the GPU holds when idle. That baseline is the least ever seen
-on it without a process: before the first trial what the driver happens to hold, later what it came back to.
-"""
+"""Making a trial's GPUs and port free: what sweeps left is ended, what is somebody else's is named."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from fleetbench.facts.values import HostFacts, Missing
+from fleetbench.facts.values import HostFacts
 from fleetbench.model import GpuSet
 from fleetbench.service import lifecycle
 from fleetbench.service.held import port_owner
@@ -32,24 +28,6 @@ exit 0
 """
 
 
-class IdleMemory:
-    """The least memory (MiB) seen in use on each GPU while no process was on it."""
-
-    def __init__(self) -> None:
-        self._lowest: dict[int, int] = {}
-
-    def note(self, facts: HostFacts) -> None:
-        """Learn from a reading; a GPU with a process on it is not idle."""
-        for gpu in () if isinstance(facts.gpus, Missing) else facts.gpus:
-            if gpu.used_mib is not None and not gpu.processes:
-                self._lowest[gpu.index] = min(gpu.used_mib, self._lowest.get(gpu.index, gpu.used_mib))
-
-    @property
-    def lowest(self) -> Mapping[int, int]:
-        """By GPU index; a GPU that was never seen idle is not in it."""
-        return dict(self._lowest)
-
-
 def clear(ground: Ground, gpus: GpuSet, port: int) -> HostFacts:
     """Wait until GPUs and port are free, and return the facts of that moment.
 
@@ -65,8 +43,7 @@ def clear(ground: Ground, gpus: GpuSet, port: int) -> HostFacts:
     for unit, pids in found.items():
         _end(session, unit, pids)
     foreign = intruders(facts, gpus, ground.borrowed) or port_owner(facts, port)
-    if not found:
-        ground.idle.note(facts)
+    ground.idle.note(facts)
     facts = lifecycle.drain(
         session,
         gpus,

@@ -14,6 +14,7 @@ from fleetbench.model import Build, Config, Host, Model
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
 from fleetbench.sweep.events import Expected, Watcher, ignore, nothing_expected
+from fleetbench.sweep.idle_memory import IdleMemory
 from fleetbench.sweep.remaining import Durations, Unknown
 from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.track import Track
@@ -71,6 +72,7 @@ class Ground:
 
     `builds` are those of the inventory: one of them may serve instead of the host's own.
     `server` tells apart what belongs to the servers of different lanes of the host.
+    `idle` is what the host's GPUs hold when nobody uses them, as far as it is known.
     """
 
     store: Store
@@ -84,6 +86,7 @@ class Ground:
     track: Track = field(default_factory=Track)
     server: str = ""
     builds: Mapping[str, Build] = field(default_factory=lambda: MappingProxyType({}))
+    idle: IdleMemory = field(default_factory=IdleMemory)
 
     def serving(self, config: Config) -> Ground:
         """Return the same ground with the build that serves a configuration as its host's.

@@ -12,6 +12,7 @@ from fleetbench.results.rows import TrialRow
 from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
 from fleetbench.service_log import phase
+from fleetbench.sweep.clearing import clear
 from fleetbench.sweep.ground import Ground
 from fleetbench.sweep.reach import server_address
 from fleetbench.sweep.readback import prove
@@ -51,8 +52,7 @@ def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts)
             ground.track.enter(Step.STOP, f"old {spec.unit}")
             lifecycle.stop(session, spec.unit)
         ground.track.enter(Step.DRAIN)
-        refuse(ground.host, spec, ground.read_facts(session), ours=ground.borrowed)
-        lifecycle.drain(session, spec.gpus, ground.read_facts, port=spec.port, said=said)
+        refuse(ground.host, spec, clear(ground, spec.gpus, spec.port), ours=ground.borrowed)
         ground.track.enter(Step.LOAD)
         session.put(render(spec).encode(), spec.unit_path)
         session.read(("systemctl", "daemon-reload"), timeout_s=60)
