@@ -86,3 +86,49 @@ def test_a_server_without_metrics_is_measured_and_the_row_says_what_is_not_known
     assert row.verdict is Verdict.VALID
     assert any("unknown: /metrics answered 404" in reason for reason in row.reasons)
     assert "# not read: /metrics answered 404" in evidence(swept, row, "metrics-before.txt")
+
+
+HOLD = "mkdir -p /run/fake-gpu-apps; echo '%d 9000 python train.py' > /run/fake-gpu-apps/$$; exec sleep 600"
+
+
+def hold_gpu(fleet: Fleet, gpu: int, *options: str, unit: str = "foreign", command: str = "") -> None:
+    """Start a unit on the first host whose process is on a GPU."""
+    fleet.enter("lab-01", "cat > /run/hold.sh", stdin=HOLD % gpu)
+    words = command or "bash /run/hold.sh"
+    fleet.on("lab-01", f"systemd-run --quiet --unit={unit} {' '.join(options)} {words}; sleep 1.5")
+
+
+def test_what_a_dead_sweep_left_on_the_gpus_is_ended_and_said(swept: Fleet) -> None:
+    dies = "bash -c 'bash /run/hold.sh & sleep 0.5; exit 1'"
+    hold_gpu(swept, 1, "-p", "KillMode=none", unit="vllm-sweep-8150", command=dies)
+    assert swept.on("lab-01", "systemctl is-active vllm-sweep-8150") != "active"
+    assert "python train.py" in swept.on("lab-01", "nvidia-smi")
+    said = sweep_of(swept, "good")
+    assert "ending what a sweep left: pid" in said
+    assert "unit vllm-sweep-8150.service" in said
+    (row,) = measured(swept)
+    assert row.verdict is Verdict.VALID
+
+
+def test_a_foreign_process_is_named_waited_for_once_more_and_left_alone(swept: Fleet) -> None:
+    hold_gpu(swept, 1)
+    pid = swept.on("lab-01", "systemctl show foreign -P MainPID")
+    said = sweep_of(swept, "good")
+    assert said.count("GPU held by a foreign process; this may pass, trying once more") == 1
+    (trial,) = swept.shown("runs", "show", "latest")["trials"]
+    assert (trial["state"], trial["failure"]["kind"]) == ("failed", "gpu-held-by-a-foreign-process")
+    assert f"GPU 1 is held by pid {pid}" in trial["failure"]["evidence"]
+    assert "foreign.service" in trial["failure"]["evidence"]
+    assert trial["failure"]["retryable"]
+    assert swept.on("lab-01", "systemctl is-active foreign") == "active"
+
+
+def test_somebody_who_comes_in_the_middle_of_a_measurement_makes_it_suspect(swept: Fleet) -> None:
+    sweep = swept.begin("sweep", "--model", "good", "--hosts", "lab-01", "--sweep", "long")
+    sweep.wait_for("/60 requests")
+    hold_gpu(swept, 0)
+    done = sweep.done()
+    assert done.status == 0, done.err
+    (row,) = measured(swept)
+    assert row.verdict is Verdict.SUSPECT
+    assert any("somebody else was on its GPUs" in reason and "foreign" in reason for reason in row.reasons)
