@@ -214,6 +214,7 @@ class Sweep:
             of strategies (`"tp"`, `"dp"`, `"pp"`, `"units"`: all GPUs that one way), or configurations.
         builds: builds of the inventory that serve; empty: each host's own.
         serve_args: one axis for each flag that varies; variants: one more, of whole argument lists.
+        stall_timeout_s: of a server that does no work while requests wait, until it is given up.
         lease_s: after the controller was last heard of, until a host gives production back by itself.
         patience_s: a host that has not answered for so long is lost.
     """
@@ -229,6 +230,7 @@ class Sweep:
     seed: int = 1
     ready_timeout_s: float = 1800
     bench_timeout_s: float = 7200
+    stall_timeout_s: float = 300
     lease_s: float = 900
     patience_s: float = 900
 

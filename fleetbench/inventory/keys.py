@@ -204,6 +204,7 @@ def sweep_keys(
         "seed": whole(0, 2**31 - 1),
         "ready_timeout_s": number(1, 7 * day_s, unit="seconds"),
         "bench_timeout_s": number(1, 7 * day_s, unit="seconds"),
+        "stall_timeout_s": number(5, day_s, unit="seconds"),
         "lease_s": number(60, day_s, unit="seconds"),
         "patience_s": number(5, day_s, unit="seconds"),
     }

@@ -5,8 +5,11 @@ from __future__ import annotations
 from fleetbench.errors import CommandFailed, NotReady
 from fleetbench.failures import NOTHING_FAILED, classify
 from fleetbench.model import Failure
+from fleetbench.service_log import read_service_log
 from fleetbench.transport.base import CommandResult, bash
 from fleetbench.transport.durable import DurableSession
+
+HANGS = "server-hangs"
 
 _DIAGNOSE = r"""
 export LC_ALL=C.UTF-8
@@ -36,8 +39,18 @@ def not_ready(
     `served` says that it has been ready before.
     """
     failure = diagnose(session, unit, invocation, timed_out_s=timed_out_s)
+    return _error(session, unit, invocation, failure, "died" if served else "did not become ready")
+
+
+def hanging(session: DurableSession, unit: str, invocation: str, seen: str) -> NotReady:
+    """Make the error for a server that is up and works no more; `seen` is what showed it."""
+    failure = diagnose(session, unit, invocation, hangs=seen)
+    return _error(session, unit, invocation, failure, "hangs")
+
+
+def _error(session: DurableSession, unit: str, invocation: str, failure: Failure, what: str) -> NotReady:
     error = NotReady(
-        f"{unit} {'died' if served else 'did not become ready'}: {failure.cause}",
+        f"{unit} {what}: {failure.cause}",
         host=session.host.name,
         cause=failure.evidence,
         next_step=failure.advice or f"journalctl -u {unit} on the host",
@@ -47,15 +60,21 @@ def not_ready(
     return error
 
 
-def diagnose(session: DurableSession, unit: str, invocation: str, *, timed_out_s: float = 0) -> Failure:
-    """Return why a start failed, from the whole journal of that start and the kernel's."""
+def diagnose(
+    session: DurableSession, unit: str, invocation: str, *, timed_out_s: float = 0, hangs: str = ""
+) -> Failure:
+    """Return why a start failed, from the whole journal of that start and the kernel's.
+
+    The unit still runs when it has `timed_out_s` or `hangs` (then this says what was seen of it).
+    """
     result = session.read(bash(_DIAGNOSE, unit, invocation), timeout_s=60)
     shown, _, journal = result.stdout.partition("\n\n")
     state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     kernel = session.read(bash(_KERNEL), timeout_s=30)
     # What systemd shows of another start says nothing about this one.
     other = bool(invocation) and state.get("InvocationID", "") not in ("", invocation)
-    unseen = bool(timed_out_s) or other
+    runs = bool(timed_out_s or hangs)
+    unseen = runs or other
     status = state.get("ExecMainStatus", "")
     diagnosis = classify(
         journal,
@@ -65,8 +84,10 @@ def diagnose(session: DurableSession, unit: str, invocation: str, *, timed_out_s
     )
     if diagnosis.failure is not None:
         return diagnosis.failure
-    if timed_out_s:
-        cause = f"no answer within {timed_out_s:g} s"
+    if hangs:
+        cause = f"it hangs: {hangs}"
+    elif timed_out_s:
+        cause = f"no answer within {timed_out_s:g} s, {_last_phase(journal)}"
     elif other:
         cause = "it ended, and another start of it runs now"
     else:
@@ -74,11 +95,20 @@ def diagnose(session: DurableSession, unit: str, invocation: str, *, timed_out_s
     logs = f"invoke logs --hosts {session.host.name} --unit {unit} --lines 200"
     lines = [line for line in journal.splitlines() if line.strip()]
     return Failure(
-        kind="timeout.ready" if timed_out_s else "unknown",
+        kind=HANGS if hangs else "timeout.ready" if timed_out_s else "unknown",
         cause=f"{cause}; {diagnosis.reason}",
         evidence=diagnosis.evidence or (lines[-1] if lines else ""),
         advice=(diagnosis.next_step if diagnosis.reason != NOTHING_FAILED else "") or logs,
     )
+
+
+def _last_phase(journal: str) -> str:
+    """Return how far a start came, for a server that still is at it."""
+    log = read_service_log(journal)
+    if log.phase is None:
+        return "and it has said nothing of how far it is"
+    percent = f" {log.percent}%" if log.percent is not None else ""
+    return f"the last phase was {log.phase.value}{percent}"
 
 
 def _if_ok(result: CommandResult) -> str:

@@ -198,10 +198,7 @@ def _first_answer(session: DurableSession, target: Target, invocation: str) -> h
         try:
             return session.patiently(ask)
         except http.Unanswered as exc:
-            # The engine may die on the first request: the unit needs a moment to show it.
-            time.sleep(1.5)
-            now = look(session, target.unit, target.port, address=target.address, lines=0)
-            if now.dead or now.invocation != invocation or now.health != 200:
+            if _is_dying(session, target, invocation):
                 raise not_ready(session, target.unit, invocation) from exc
             if attempt == 2:  # the first time it may have been our connection that broke
                 raise NotReady(
@@ -211,3 +208,13 @@ def _first_answer(session: DurableSession, target: Target, invocation: str) -> h
                     next_step=f"invoke logs --hosts {session.host.name} --unit {target.unit}",
                 ) from exc
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _is_dying(session: DurableSession, target: Target, invocation: str) -> bool:
+    """Tell whether a server that failed to answer is going; its unit needs a moment to show it."""
+    for pause_s in (0.2, 0.4, 0.9):
+        time.sleep(pause_s)
+        now = look(session, target.unit, target.port, address=target.address, lines=0)
+        if now.dead or now.invocation != invocation or now.health != 200:
+            return True
+    return False

@@ -43,6 +43,7 @@ class Engine:
     said: Callable[[str, str], None]
     stop: threading.Event
     lease_s: float = 900
+    stall_timeout_s: float = 300
     prune: bool = True
     builds: Mapping[str, Build] = field(default_factory=dict)
     pack: bool = False
@@ -56,12 +57,16 @@ class Engine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """How each trial is measured. `client` is where the bench client runs; `session` leads there, and
-    `programs` are what it has there."""
+    `programs` are what it has there.
+
+    A server that does no work for `stall_s` seconds while requests wait is given up.
+    """
 
     client: Host
     session: DurableSession
     seed: int
     limit_s: float
+    stall_s: float = 300
     warmup: bool = True
     programs: Programs | None = None
 

@@ -17,11 +17,12 @@ from fleetbench.model import Workload
 from fleetbench.results.rows import MeasurementKind, TrialRow, Verdict
 from fleetbench.results.store import Store
 from fleetbench.results.timeline import Step
-from fleetbench.service.diagnose import not_ready
+from fleetbench.service.diagnose import HANGS, not_ready
 from fleetbench.sweep.boots import refuse_reboot
 from fleetbench.sweep.evidence import invocation_of
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.track import Track
+from fleetbench.sweep.watchdog import Watchdog
 from fleetbench.sweep.witness import CounterWitness
 
 _APART = {MeasurementKind.MEASURE: 0, MeasurementKind.WARMUP: 500, MeasurementKind.CONTROL: 750}
@@ -54,6 +55,7 @@ def measure_all(
     session, said, track = ground.session, ground.said, ground.track
     invocation = invocation_of(session, server.unit)
     witness = CounterWitness(ground, row, server, invocation)
+    watchdog = Watchdog(session, server.endpoints, server.unit, invocation, stall_s=bench.stall_s)
 
     def alive() -> None:
         asked = ("systemctl", "show", server.unit, "-P", "InvocationID", "-P", "ActiveState")
@@ -61,6 +63,7 @@ def measure_all(
         if invocation not in words or "active" not in words:
             refuse_reboot(session, boot)
             raise not_ready(session, server.unit, invocation, served=True)
+        watchdog.look()
 
     done = {
         (found.workload_index, found.repeat)
@@ -83,6 +86,7 @@ def measure_all(
                 notes=tuple(filter(None, [unsalted(workload, bench.client.build.version)])),
             )
             track.enter(step_of(kind), f"{workload.label} {kind.value} {repeat}")
+            watchdog.rest()
             left = not done.issuperset((index, number) for number in range(1, row.repeats + 1))
             try:
                 found = measure(
@@ -153,8 +157,12 @@ def _finish_dead(store: Store, task: Task, exc: NotReady) -> None:
         task.kind,
         result=None,
         verdict=Verdict.INVALID,
-        reasons=(f"the server died during the run: {exc.what}",),
+        reasons=(f"the server {_fate(exc)} during the run: {exc.what}",),
     )
+
+
+def _fate(exc: NotReady) -> str:
+    return "hung" if exc.failure and exc.failure.kind == HANGS else "died"
 
 
 def step_of(kind: MeasurementKind) -> Step:

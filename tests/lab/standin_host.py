@@ -79,6 +79,8 @@ _MODELS: Mapping[str, Mapping[str, str]] = {
     "exit-late": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "1", "STANDIN_TEXT": OUT_OF_MEMORY},
     "first": {"STANDIN": "first", "STANDIN_TEXT": "RuntimeError: the kernel of the first request is broken"},
     "hang": {"STANDIN": "hang"},
+    "killed": {"STANDIN": "killed"},
+    "exit-after-5": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "5", "STANDIN_TEXT": OUT_OF_MEMORY},
     "stall": {"STANDIN": "stall", "STANDIN_AFTER": "15"},
     "narrow": {"STANDIN_TP": "1"},
     "short": {"STANDIN_MAX_LEN": "512"},
@@ -101,6 +103,13 @@ parallel = [{ tp = 1 }]
 repeats = 1
 ready_timeout_s = 1
 workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.watched]
+parallel = [{ tp = 1 }]
+repeats = 1
+ready_timeout_s = 60
+stall_timeout_s = 6
+workload = { num_prompts = 60, max_concurrency = 2, input_len = 8, output_len = 8 }
 
 [sweeps.pair]
 parallel = [{ tp = 1 }, { tp = 2 }]

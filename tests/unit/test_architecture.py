@@ -57,7 +57,7 @@ MATRIX: dict[str, str] = {
     "fleet": "errors model",
     "transient": "errors steps transport.base",
     "apply": "audit errors install_output steps transient transport.base",
-    "service/": "errors facts/ failures model transport.base transport/ units",
+    "service/": "errors facts/ failures model service_log transport.base transport/ units",
     "deploy": "accelerators errors facts/ model operations/ preflight service/ steps transport/",
     "reconcile": "apply audit compatibility errors facts/ fleet lock model operations/ provision resolution"
     " steps transport.base",
