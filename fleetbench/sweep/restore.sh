@@ -17,7 +17,7 @@ for file in /run/systemd/system/vllm-sweep-*.service; do
   systemctl stop "${file##*/}"
   rm -f "$file"
 done
-systemctl stop 'fleetbench-bench-*.service' 'fleetbench-preload-*.service' 2>/dev/null
+systemctl stop 'fleetbench-bench-*.service' 'fleetbench-preload-*.service' fleetbench-read-ahead.service 2>/dev/null
 systemctl daemon-reload
 systemctl reset-failed 'vllm-sweep-*.service' 2>/dev/null
 if [ -e "$directory/loan" ]; then
@@ -29,6 +29,6 @@ if [ -e "$directory/loan" ]; then
 fi
 # The run that comes back has to learn that its loan is over.
 if [ -e "$directory/lease" ]; then sed -n 1p "$directory/lease" > "$directory/ended"; fi
-rm -f "$directory/lease" "$directory/loan"
+rm -f "$directory/lease" "$directory/loan" "$directory/read-ahead.sh"
 systemctl stop fleetbench-deadman.timer 2>/dev/null
 exit 0
