@@ -32,15 +32,15 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=3)
     times = parser.parse_args().times
     found: dict[Kind, list[Outcome]] = {}
-    with tempfile.TemporaryDirectory(prefix="fleetbench-verdicts-") as place:
-        with fleet_of(1, Path(place), "v") as fleet:
-            for _ in range(times):
-                for kind, outcome in outcomes(fleet):
-                    found.setdefault(kind, []).append(outcome)
-                    print(kind.name, outcome, file=sys.stderr, flush=True)  # noqa: T201
-    write(
-        f"# From a server's end to the verdict\n\nEach way to fail {times} times; promised: {PROMISED_S:g} s.\n"
-    )
+    with (
+        tempfile.TemporaryDirectory(prefix="fleetbench-verdicts-") as place,
+        fleet_of(1, Path(place), "v") as fleet,
+    ):
+        for _ in range(times):
+            for kind, outcome in outcomes(fleet):
+                found.setdefault(kind, []).append(outcome)
+                sys.stderr.write(f"{kind.name}: {outcome}\n")
+    write(f"# From a server's end to the verdict\n\n{times} times each; promised: {PROMISED_S:g} s.\n")
     write("| " + " | ".join(COLUMNS) + " |")
     write("|" + " --- |" * (len(COLUMNS) - 1) + " ---: |")
     for kind, results in found.items():

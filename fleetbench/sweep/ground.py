@@ -15,6 +15,7 @@ from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
 from fleetbench.sweep.events import Expected, Watcher, ignore, nothing_expected
 from fleetbench.sweep.idle_memory import IdleMemory
+from fleetbench.sweep.read_ahead import ReadAhead
 from fleetbench.sweep.remaining import Durations, Unknown
 from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.track import Track
@@ -77,7 +78,8 @@ class Ground:
 
     `builds` are those of the inventory: one of them may serve instead of the host's own.
     `server` tells apart what belongs to the servers of different lanes of the host.
-    `idle` is what the host's GPUs hold when nobody uses them, as far as it is known.
+    `idle` is what the host's GPUs hold when nobody uses them, as far as it is known; `ahead` reads the
+    weights of the next server.
     """
 
     store: Store
@@ -92,6 +94,7 @@ class Ground:
     server: str = ""
     builds: Mapping[str, Build] = field(default_factory=lambda: MappingProxyType({}))
     idle: IdleMemory = field(default_factory=IdleMemory)
+    ahead: ReadAhead | None = None
 
     def serving(self, config: Config) -> Ground:
         """Return the same ground with the build that serves a configuration as its host's.

@@ -19,6 +19,7 @@ from fleetbench.sweep import lease
 from fleetbench.sweep.evidence import set_aside
 from fleetbench.sweep.ground import Bench, Engine, Ground
 from fleetbench.sweep.loan import open_loan
+from fleetbench.sweep.read_ahead import ReadAhead
 from fleetbench.sweep.track import Track
 from fleetbench.sweep.trial import run_trial
 from fleetbench.sweep.work import Taken
@@ -33,6 +34,7 @@ class Lane:
         session, client_session: to the host, and to that of the bench client, which may be the same.
         borrowing: lanes borrow one at a time: what is on loan is one list on the host.
         servers: names for what belongs to the servers of one lane; those of all lanes that the host has had.
+        ahead: reads the weights of the next server into page cache.
     """
 
     engine: Engine
@@ -43,6 +45,7 @@ class Lane:
     track: Track
     borrowing: threading.Lock = field(default_factory=threading.Lock)
     servers: list[str] = field(default_factory=list)
+    ahead: ReadAhead | None = None
 
     @property
     def server(self) -> str:
@@ -80,6 +83,7 @@ class Lane:
             session=self.client_session,
             seed=self.engine.seed,
             limit_s=self.engine.bench_timeout_s,
+            stall_s=self.engine.stall_timeout_s,
             warmup=self.engine.warmup,
         )
 
@@ -97,6 +101,7 @@ class Lane:
             track=self.track,
             server=self.server,
             builds=self.engine.builds,
+            ahead=self.ahead,
         )
 
     def borrowed(self, gpus: GpuSet) -> Ground:
@@ -128,7 +133,7 @@ class Lane:
     def end_server(self, row: TrialRow) -> None:
         """Stop the server of a trial; nothing more belongs to the trial then."""
         self.track.enter(Step.STOP, "its server")
-        lifecycle.stop(self.session, f"vllm-sweep-{row.port}.service", said=self.said)
+        lifecycle.stop(self.session, f"vllm-sweep-{self.row(row.number).port}.service", said=self.said)
         self.track.leave_trial()
 
     def put_aside(self, number: int, mark: str, before: Sequence[MeasurementRow]) -> None:

@@ -44,6 +44,13 @@ class ReadAhead:
         self._session, self._host, self._model = session, host, model
         self._runs = False
 
+    @classmethod
+    def begun(cls, session: DurableSession, host: Host, model: str) -> ReadAhead:
+        """Return one that reads a model's weights on a host."""
+        ahead = cls(session, host, model)
+        ahead.begin()
+        return ahead
+
     def begin(self) -> None:
         """Start reading; a host that cannot do it is left alone."""
         self._session.put(_script(), SCRIPT)
@@ -55,7 +62,7 @@ class ReadAhead:
         """Stop reading, if it still does."""
         if self._runs:
             self._runs = False
-            self._session.read(bash('systemctl stop "$1"; rm -f -- "$2"', UNIT, SCRIPT), timeout_s=30)
+            end(self._session)
 
     def until_loading(self, phase_of: Callable[[str], str]) -> Callable[[str], str]:
         """Return `phase_of` (a journal line to the phase that it shows), which ends the reading once a server
@@ -68,6 +75,11 @@ class ReadAhead:
             return found
 
         return shown
+
+
+def end(session: DurableSession) -> None:
+    """Take everything of it off a host, whoever began it."""
+    session.read(bash('systemctl stop "$1" 2>/dev/null; rm -f -- "$2"', UNIT, SCRIPT), timeout_s=30)
 
 
 @cache

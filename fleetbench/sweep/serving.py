@@ -6,12 +6,13 @@ from fleetbench.bench.measure import Server
 from fleetbench.deploy import Wish, service_spec
 from fleetbench.errors import NotReady
 from fleetbench.facts.values import HostFacts
-from fleetbench.model import Host, ServiceSpec
+from fleetbench.model import Host, ServiceSpec, TrialState
 from fleetbench.preflight import refuse, units_of
 from fleetbench.results.rows import TrialRow
 from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
 from fleetbench.service_log import phase
+from fleetbench.sweep.again import passing, row_for_another_try
 from fleetbench.sweep.clearing import clear
 from fleetbench.sweep.ground import Ground
 from fleetbench.sweep.reach import server_address
@@ -25,17 +26,41 @@ def sweep_spec(ground: Ground, row: TrialRow, facts: HostFacts) -> ServiceSpec:
     return service_spec(ground.host, wish, facts, persistent=False)
 
 
-def serve(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) -> str:
-    """Start the server; once more where the cause may go away by itself (a port race, a dying process)."""
+def serve(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) -> tuple[ServiceSpec, str]:
+    """Start the server; return what serves and its invocation.
+
+    Once more where the cause may go away by itself: a dying process, a port that somebody took in the
+    meantime; then it is served on another one, and the spec is another.
+    """
     try:
-        return _serving(ground, row, spec, facts)
+        return spec, _serving(ground, row, spec, facts)
     except NotReady as exc:
-        if not (exc.failure and exc.failure.retryable):
+        failure = passing(exc)
+        if failure is None:
             raise
-        ground.said(f"trial {row.number}: {exc.failure.cause}; this may pass, trying once more")
+    ground.said(f"trial {row.number}: {failure.cause}; this may pass, trying once more")
     ground.track.enter(Step.STOP, "to try once more")
     lifecycle.stop(ground.session, spec.unit)
-    return _serving(ground, row, spec, ground.read_facts(ground.session))
+    facts = ground.read_facts(ground.session)
+    moved = row_for_another_try(ground, row, failure, facts)
+    if moved.port != row.port:
+        ground.said(f"trial {row.number}: on port {moved.port}")
+        ground.session.read(("rm", "-f", "--", spec.unit_path))
+        spec = sweep_spec(ground, moved, facts)
+        write_down(ground, moved, spec)
+    return spec, _serving(ground, moved, spec, facts)
+
+
+def write_down(ground: Ground, row: TrialRow, spec: ServiceSpec, state: TrialState | None = None) -> None:
+    """Write down what is about to serve a trial."""
+    ground.store.set_trial(
+        row.run_id,
+        row.number,
+        state=state,
+        unit_name=spec.unit,
+        unit_text=render(spec),
+        spec_hash=spec_hash(spec),
+    )
 
 
 def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts) -> str:
@@ -63,9 +88,11 @@ def _serving(ground: Ground, row: TrialRow, spec: ServiceSpec, facts: HostFacts)
         invocation=invocation,
         timeout_s=ground.ready_timeout_s,
         said=ground.track.progress,
-        phase_of=phase,
+        phase_of=ground.ahead.until_loading(phase) if ground.ahead else phase,
         seen=ground.track.journal,
     )
+    if ground.ahead:
+        ground.ahead.end()
     ground.store.set_trial(
         row.run_id,
         row.number,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fleetbench.bench.leftovers import forget_others
 from fleetbench.bench.measure import abandon
 from fleetbench.bench.prepare import dismiss
@@ -11,11 +13,12 @@ from fleetbench.plan.schedule import Place, free_ports
 from fleetbench.preflight import refuse_missing_venvs
 from fleetbench.results.rows import RunRow
 from fleetbench.results.timeline import Step
-from fleetbench.sweep import lease
+from fleetbench.sweep import lease, read_ahead
 from fleetbench.sweep.ground import Engine
 from fleetbench.sweep.lane import Lane, open_lane
 from fleetbench.sweep.loan import give_back
 from fleetbench.sweep.pack import Packing
+from fleetbench.sweep.read_ahead import ReadAhead
 from fleetbench.sweep.work import ENDED, Work
 
 # A host that goes away while production is given back: the loan is on record, a resumed run gives it back.
@@ -72,6 +75,7 @@ def _do_trials(lane: Lane, work: Work) -> None:
             cause=f"planned for {planned}, found {place.kind}",
             next_step="mend it and resume, or start afresh with --new",
         )
+    lane = replace(lane, ahead=ReadAhead.begun(lane.session, host, engine.model.repo))
     gpus = place.gpus if engine.pack else work.gpus(place)
     if engine.pack:
         Packing(lane, work, place, free_ports(host, facts), gpus).do_trials()
@@ -86,6 +90,7 @@ def _end(lane: Lane) -> tuple[FleetbenchError, ...]:
     engine = lane.engine
     for each in (lane.session, lane.client_session):
         each.stop, each.patience_s = None, min(each.patience_s, RETURN_PATIENCE_S)
+    read_ahead.end(lane.session)
     problems = _end_clients(lane) + give_back(
         engine.store,
         lane.run.id,

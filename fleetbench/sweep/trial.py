@@ -19,8 +19,8 @@ from fleetbench.sweep.boots import boot_of, refuse_reboot
 from fleetbench.sweep.evidence import Evidence, invocation_of
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.repeats import is_fresh, measure_all
-from fleetbench.sweep.serving import serve, server_of, sweep_spec
-from fleetbench.units import render, spec_hash
+from fleetbench.sweep.serving import serve, server_of, sweep_spec, write_down
+from fleetbench.units import render
 
 # Beside a server's start: what else passes between two executions of the bench client.
 BETWEEN_S = 300
@@ -38,20 +38,13 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     said(f"trial {row.number}: {row.config.label} on GPU {row.gpus or '–'}")
     facts = ground.read_facts(ground.session)
     spec = sweep_spec(ground, row, facts)
-    store.set_trial(
-        row.run_id,
-        row.number,
-        state=TrialState.RUNNING,
-        unit_name=spec.unit,
-        unit_text=render(spec),
-        spec_hash=spec_hash(spec),
-    )
+    write_down(ground, row, spec, TrialState.RUNNING)
     evidence = Evidence(store.directory(row.run_id) / f"trial-{row.number:02d}", ground.session)
     evidence.keep_before(render(spec), facts)
     invocation = ""
     try:
         bench = prepared(ground, row, bench)
-        invocation = serve(ground, row, spec, facts)
+        spec, invocation = serve(ground, row, spec, facts)
         server = server_of(ground, spec, bench.client)
         measure_all(ground, row, bench, server, boot=boot_of(facts), fresh=is_fresh(row, invocation))
     except (NotReady, NotPossible, UsageError) as exc:

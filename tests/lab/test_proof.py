@@ -132,3 +132,39 @@ def test_somebody_who_comes_in_the_middle_of_a_measurement_makes_it_suspect(swep
     (row,) = measured(swept)
     assert row.verdict is Verdict.SUSPECT
     assert any("somebody else was on its GPUs" in reason and "foreign" in reason for reason in row.reasons)
+
+
+def test_a_port_that_somebody_takes_in_the_meantime_is_left_to_him(swept: Fleet) -> None:
+    script = "while ! systemctl is-active -q vllm-sweep-8101; do sleep 0.02; done; exec python3 -m http.server 8101"
+    swept.on("lab-01", f"systemd-run --quiet --unit=foreign bash -c '{script}'")
+    said = sweep_of(swept, "slow")
+    assert "this may pass, trying once more" in said
+    assert "on port 8102" in said
+    (trial,) = swept.shown("runs", "show", "latest")["trials"]
+    assert (trial["state"], trial["port"], trial["unit_name"]) == (
+        "measured",
+        8102,
+        "vllm-sweep-8102.service",
+    )
+    (row,) = measured(swept)
+    assert row.verdict is Verdict.VALID
+    assert swept.on("lab-01", "systemctl is-active foreign") == "active"
+    assert swept.left("lab-01") == ""
+
+
+def test_weights_are_read_ahead_until_the_server_loads_and_nothing_of_it_is_left(swept: Fleet) -> None:
+    swept.on("lab-01", "mkdir -p /opt/vllm/models/w && echo weights > /opt/vllm/models/w/m.safetensors")
+    models = swept.inventory / "models.toml"
+    text = models.read_text("utf-8")
+    models.write_text(
+        text + '\n[models.weights]\nrepo = "/opt/vllm/models/w"\nmax_model_len = 1024\n', "utf-8"
+    )
+    try:
+        sweep_of(swept, "weights")
+    finally:
+        models.write_text(text, "utf-8")
+    (row,) = measured(swept)
+    assert row.verdict is Verdict.VALID
+    assert "MiB of weights" in swept.on("lab-01", "journalctl -u fleetbench-read-ahead -o cat")
+    assert swept.left("lab-01") == ""
+    assert swept.on("lab-01", "ls /run/fleetbench/read-ahead.sh 2>/dev/null") == ""
