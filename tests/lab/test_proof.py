@@ -135,7 +135,8 @@ def test_somebody_who_comes_in_the_middle_of_a_measurement_makes_it_suspect(swep
 
 
 def test_a_port_that_somebody_takes_in_the_meantime_is_left_to_him(swept: Fleet) -> None:
-    script = "while ! systemctl is-active -q vllm-sweep-8101; do sleep 0.02; done; exec python3 -m http.server 8101"
+    wait = "while ! systemctl is-active -q vllm-sweep-8101; do sleep 0.02; done"
+    script = f"{wait}; exec python3 -m http.server 8101"
     swept.on("lab-01", f"systemd-run --quiet --unit=foreign bash -c '{script}'")
     said = sweep_of(swept, "slow")
     assert "this may pass, trying once more" in said
