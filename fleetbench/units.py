@@ -54,6 +54,8 @@ def serve_arguments(spec: ServiceSpec) -> tuple[str, ...]:
 
 def environment(spec: ServiceSpec) -> tuple[tuple[str, str], ...]:
     """Given a spec, return the unit's environment in order; the host's and model's own come last and win."""
+    # All trials of a host share one: what one compiled for a model, the next one finds. Nothing else below
+    # the prefix can be written, so a cache that is not named here is made anew at each start.
     cache_directory = f"{spec.prefix}/cache/{spec.name if spec.persistent else 'sweep'}"
     names = {
         "FLEETBENCH_SPEC": _SPEC_MARK,
@@ -67,6 +69,8 @@ def environment(spec: ServiceSpec) -> tuple[tuple[str, str], ...]:
         "TRITON_CACHE_DIR": f"{cache_directory}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache_directory}/inductor",
         "FLASHINFER_WORKSPACE_BASE": cache_directory,
+        "CUDA_CACHE_PATH": f"{cache_directory}/cuda",  # what the driver compiles from PTX
+        "XDG_CACHE_HOME": cache_directory,  # torch's C++ extensions, and whoever else asks
         "VLLM_NO_USAGE_STATS": "1",
     }
     if spec.gpus.indices:

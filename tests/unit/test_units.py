@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from fleetbench.errors import UsageError
 from fleetbench.model import Config, Device, GpuSet, ServiceSpec
 from fleetbench.units import (
+    environment,
     exec_arguments,
     render,
     serve_arguments,
@@ -168,3 +169,27 @@ def test_model_and_configuration_are_read_back_from_a_unit() -> None:
 def test_a_unit_that_was_edited_on_its_host_is_refused_not_believed(arguments: str) -> None:
     with pytest.raises(UsageError, match="not written by fleetbench"):
         served_by(f"[Service]\nExecStart=/opt/vllm/venv-vllm/bin/vllm serve {arguments}\n")
+
+
+CACHES = (
+    *("VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"),
+    *("CUDA_CACHE_PATH", "XDG_CACHE_HOME"),
+)
+
+
+def test_what_one_trial_compiled_the_next_one_finds() -> None:
+    one = dict(environment(SWEEP_UNIT))
+    other = dict(environment(replace(SWEEP_UNIT, name="vllm-sweep-8102", port=8102, config=Config(tp=4))))
+
+    assert [one[name] for name in CACHES] == [other[name] for name in CACHES]
+    writable = f"-{SWEEP_UNIT.prefix}/cache "
+    assert writable in render(SWEEP_UNIT)
+    assert all(one[name].startswith(f"{SWEEP_UNIT.prefix}/cache/sweep") for name in CACHES)
+
+
+def test_a_service_s_caches_are_its_own_and_survive_its_restarts() -> None:
+    service = dict(environment(SOURCE_SERVICE))
+    again = dict(environment(replace(SOURCE_SERVICE, config=Config(tp=1))))
+
+    assert [service[name] for name in CACHES] == [again[name] for name in CACHES]
+    assert not {service[name] for name in CACHES} & {dict(environment(SWEEP_UNIT))[name] for name in CACHES}
