@@ -18,6 +18,7 @@ from fleetbench.service import lifecycle
 from fleetbench.sweep import lease
 from fleetbench.sweep.evidence import set_aside
 from fleetbench.sweep.ground import Bench, Engine, Ground
+from fleetbench.sweep.idle_memory import IdleMemory
 from fleetbench.sweep.loan import open_loan
 from fleetbench.sweep.read_ahead import ReadAhead
 from fleetbench.sweep.track import Track
@@ -35,6 +36,7 @@ class Lane:
         borrowing: lanes borrow one at a time: what is on loan is one list on the host.
         servers: names for what belongs to the servers of one lane; those of all lanes that the host has had.
         ahead: reads the weights of the next server into page cache.
+        idle: what the host's GPUs hold when nobody uses them.
     """
 
     engine: Engine
@@ -46,6 +48,7 @@ class Lane:
     borrowing: threading.Lock = field(default_factory=threading.Lock)
     servers: list[str] = field(default_factory=list)
     ahead: ReadAhead | None = None
+    idle: IdleMemory = field(default_factory=IdleMemory)
 
     @property
     def server(self) -> str:
@@ -102,6 +105,7 @@ class Lane:
             server=self.server,
             builds=self.engine.builds,
             ahead=self.ahead,
+            idle=self.idle,
         )
 
     def borrowed(self, gpus: GpuSet) -> Ground:
@@ -172,6 +176,6 @@ def open_lane(
     )
     with contextlib.closing(session), contextlib.closing(client_session), contextlib.closing(track):
         if beside is not None:
-            lane = replace(lane, borrowing=beside.borrowing, servers=beside.servers)
+            lane = replace(lane, borrowing=beside.borrowing, servers=beside.servers, idle=beside.idle)
         lane.servers.append(lane.server)
         yield lane
