@@ -91,13 +91,14 @@ def further_builds(inventory: Inventory, build: str, sweep: str) -> tuple[Build,
     """
     if build and sweep:
         raise UsageError("give either --build or --sweep", next_step="--sweep means all builds of that sweep")
-    names = find_sweep(inventory, sweep).builds if sweep else tuple(filter(None, build.split(",")))
+    words = (word.strip() for word in build.split(","))
+    names = find_sweep(inventory, sweep).builds if sweep else tuple(filter(None, words))
     if (sweep or build) and not names:
         raise UsageError(
             f"sweep {sweep} names no builds" if sweep else "--build names no build",
             next_step="without --build and --sweep each host gets its own build",
         )
-    return tuple(find_build(inventory, name.strip()) for name in dict.fromkeys(names))
+    return tuple(find_build(inventory, name) for name in dict.fromkeys(names))
 
 
 def _bring(

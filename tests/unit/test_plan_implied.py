@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleetbench.failure_table import failure_table
@@ -48,3 +50,11 @@ def test_what_may_go_away_or_is_not_understood_implies_nothing(kind: str) -> Non
 @pytest.mark.parametrize("kind", _RULES)
 def test_every_rule_belongs_to_a_class_that_exists_and_is_not_retryable(kind: str) -> None:
     assert not failure_table().signature(kind).retryable
+
+
+@pytest.mark.parametrize("kind", ["gpu-out-of-memory", "pipeline-parallel-unsupported", "gpt-oss-dp-broken"])
+def test_what_one_version_cannot_do_another_may(kind: str) -> None:
+    failed, other = Config(tp=2, dp=2, pp=2, build="old"), Config(tp=1, dp=2, pp=2, build="old")
+    assert implied(failed, failure(kind), other)
+    assert not implied(failed, failure(kind), replace(other, build="new"))
+    assert not implied(failed, failure(kind), replace(other, build=""))

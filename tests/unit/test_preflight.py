@@ -10,8 +10,8 @@ from nouns import BUILD, HOST, facts, gpu, spec, unit
 
 from fleetbench.errors import FleetbenchError, NotPossible, UsageError
 from fleetbench.facts.values import File, GpuProcess, HostFacts, Listener, Missing, Venv
-from fleetbench.model import Config, Device, ServiceSpec
-from fleetbench.preflight import refuse
+from fleetbench.model import Config, Device, ServiceSpec, Workload
+from fleetbench.preflight import refuse, refuse_missing_venvs, refuse_prompts
 
 HALF_MADE = {HOST.venv: Venv(path=HOST.venv, complete=False)}
 STRANGER = GpuProcess(pid=77, name="python", used_mib=9000)
@@ -105,3 +105,38 @@ def test_every_refusal_names_a_next_step() -> None:
     with pytest.raises(FleetbenchError) as caught:
         refuse(HOST, spec(), facts(venvs={}))
     assert caught.value.next_step == "invoke provision --hosts h100-01"
+
+
+OTHER = replace(BUILD, name="old", version="0.10.1.1")
+THIRD = replace(BUILD, name="new", version="0.33.0")
+
+
+def test_a_venv_that_a_sweep_needs_is_named_with_the_command_that_makes_it() -> None:
+    refuse_missing_venvs(HOST, [BUILD], facts())
+    with pytest.raises(NotPossible) as caught:
+        refuse_missing_venvs(HOST, [BUILD, OTHER, THIRD], facts())
+    assert caught.value.what == "no venv of build old, new"
+    assert "/opt/vllm/venvs/vllm-0.10.1.1 is not there" in caught.value.cause
+    assert caught.value.next_step == "invoke provision --hosts h100-01 --build old,new"
+
+
+def test_the_hosts_own_venv_is_needed_too_because_its_client_measures() -> None:
+    path = replace(HOST, build=OTHER).venv
+    only_other = facts(venvs={path: Venv(path=path, complete=True)})
+    with pytest.raises(NotPossible) as caught:
+        refuse_missing_venvs(HOST, [OTHER], only_other)
+    assert caught.value.next_step == "invoke provision --hosts h100-01"
+    with pytest.raises(NotPossible, match="is not there"):
+        refuse_missing_venvs(HOST, [], facts(venvs=HALF_MADE))
+    with pytest.raises(NotPossible, match="cannot see the venvs"):
+        refuse_missing_venvs(HOST, [], facts(venvs=Missing("permission denied")))
+
+
+def test_a_client_that_cannot_read_prompts_is_refused_where_it_would_have_to() -> None:
+    custom = Workload(dataset="custom", prompts="p.jsonl")
+    with pytest.raises(NotPossible) as caught:
+        refuse_prompts(HOST, [Workload(), custom], facts())
+    assert "has no pandas" in caught.value.cause
+    refuse_prompts(HOST, [Workload(), Workload(dataset="sharegpt", prompts="s.json")], facts())
+    able = {HOST.venv: Venv(path=HOST.venv, packages={"pandas": "2.3.0"}, complete=True)}
+    refuse_prompts(HOST, [custom], facts(venvs=able))
