@@ -46,7 +46,7 @@ def check_prompts(workloads: Sequence[Workload]) -> tuple[str, ...]:
     """Look at the files of the workloads; return what is to be said of them.
 
     UsageError when one cannot be read, or is not what the dataset reads: for `custom` lines of JSON with a
-    `prompt`, for `sharegpt` a JSON array.
+    `prompt`, for `sharegpt` a JSON array; others are only opened.
     """
     found: dict[str, None] = {}
     for workload in workloads:
@@ -54,7 +54,7 @@ def check_prompts(workloads: Sequence[Workload]) -> tuple[str, ...]:
             continue
         path = Path(workload.prompts)
         if workload.dataset != "custom":
-            _check_array(path)
+            _check_start(path, array=workload.dataset == "sharegpt")
             continue
         count = _count_lines(path)
         if count < workload.num_prompts:
@@ -97,14 +97,14 @@ def _check_line(path: Path, number: int, line: bytes) -> None:
         )
 
 
-def _check_array(path: Path) -> None:
+def _check_start(path: Path, *, array: bool) -> None:
     """Look at the beginning only: such files have hundreds of megabytes."""
     try:
         with path.open("rb") as file:
             start = file.read(4096).lstrip()
     except OSError as exc:
         raise _unreadable(path, exc) from exc
-    if not start.startswith(b"["):
+    if array and not start.startswith(b"["):
         raise UsageError(
             f"{one_line(str(path))} is no ShareGPT file",
             cause=f"it begins with {one_line(start[:_SHOWN].decode('utf-8', 'replace')) or 'nothing'}",

@@ -64,7 +64,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The plan of one sweep of one model on one host. Memory in GiB, as torch sees it."""
+    """The plan of one sweep of one model on one host. Memory in GiB, as torch sees it; `vllm` names every
+    version that is to serve."""
 
     sweep: str
     model: str
@@ -134,7 +135,7 @@ def plan_sweep(
         model=model.name,
         repo=model.repo,
         host=host.name,
-        vllm=host.build.version,
+        vllm=", ".join(dict.fromkeys(candidate.vllm for candidate in judged)),
         gpu=smallest[0].name if smallest else (found[0].name if found else host.build.device.value),
         gpu_count=count,
         gpu_memory_gib=smallest[1].visible_gib if smallest else None,

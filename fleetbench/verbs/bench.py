@@ -10,12 +10,13 @@ from functools import partial
 from fleetbench import console
 from fleetbench.bench.measure import Server
 from fleetbench.bench.prepare import Preload, dismiss
+from fleetbench.bench.prompts import check_prompts
 from fleetbench.bench_program import Program
 from fleetbench.errors import Exit, FleetbenchError, HostRebooted, NotPossible, NotReady, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import Inventory, find_host
 from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
-from fleetbench.preflight import units_of
+from fleetbench.preflight import refuse_prompts, units_of
 from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, TrialRow, Verdict
 from fleetbench.results.store import Store, open_store
 from fleetbench.results.timeline import Step
@@ -73,11 +74,15 @@ def bench(
             )
         host = hosts[0]
         find_host(inventory, client or host.name)  # a wrong name makes no run
+        for remark in check_prompts((workload,)):
+            console.progress(f"note: {remark}")
         session = session_to(host)
         try:
             facts = facts_of(session, host)
         finally:
             session.close()
+        if client in ("", host.name):
+            refuse_prompts(host, (workload,), facts)
         unit = _running_unit(host, facts, port)
         model, served, config = served_by(_text_of(host, facts, unit))
         asked = [host.name, port, client, asdict(workload), repeats, seed, unit.spec]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,7 +95,8 @@ def test_each_argument_is_measured_and_what_cannot_be_is_left_out_with_its_reaso
 
 def test_try_all_tries_it(judged: Fleet) -> None:
     done = judged.invoke(*SWEEP, "hopeless", "--try-all", "--check", "--format", "csv")
-    assert done.out.splitlines()[1].startswith('1,lab-01,"0,1,2",8101,tp=3 dp=1 len=1024,1,impossible,')
+    (row,) = csv.DictReader(io.StringIO(done.out))
+    assert (row["gpus"], row["verdict"]) == ("0,1,2", "impossible")
     done = judged.invoke(*SWEEP, "hopeless", "--try-all")
     assert done.status == 0, done.err
     with judged.store() as store:
@@ -117,10 +120,16 @@ def test_check_shows_gpus_port_verdict_and_what_is_skipped(judged: Fleet) -> Non
     before = judged.listing("lab-01")
     done = judged.invoke(*SWEEP, "arguments", "--check", "--format", "csv")
     assert done.status == 2, done.err
-    head, *rows = done.out.splitlines()
-    assert head.startswith("trial,host,gpus,port,config,repeats,verdict,")
-    assert rows[0].startswith("1,lab-01,0,8101,tp=1 dp=1 len=1024 max-num-seqs=4,1,fits,14.96,")
-    assert ',"impossible, skipped",' in rows[2]
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert [(row["gpus"], row["port"], row["verdict"]) for row in rows] == [
+        ("0", "8101", "fits"),
+        ("0", "8101", "fits"),
+        ("", "8101", "impossible, skipped"),
+        ("", "8101", "impossible, skipped"),
+    ]
+    assert (rows[0]["config"], rows[0]["weights GiB"]) == ("tp=1 dp=1 len=1024 max-num-seqs=4", "14.96")
+    assert rows[0]["time"]
+    assert not rows[2]["time"]
     assert "2 of 4 trials would be tried" in done.err
     assert judged.listing("lab-01") == before
 

@@ -90,6 +90,7 @@ def test_a_sharegpt_file_is_looked_at_and_a_missing_file_refused(tmp_path: Path)
     bad = written(tmp_path / "b.json", '{"a": 1}')
     with pytest.raises(UsageError, match="is no ShareGPT file"):
         check_prompts([Workload(dataset="sharegpt", prompts=str(bad))])
-    for dataset in ("custom", "sharegpt"):
+    assert check_prompts([Workload(dataset="sonnet", prompts=str(bad))]) == ()
+    for dataset in ("custom", "sharegpt", "sonnet"):
         with pytest.raises(UsageError, match="cannot read the prompts file"):
             check_prompts([Workload(dataset=dataset, prompts=str(tmp_path / "gone"))])
