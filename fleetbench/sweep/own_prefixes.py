@@ -64,7 +64,9 @@ def explained(
         return None
     templated = workload.dataset == "custom" and not _TEMPLATE_OFF & set(workload.extra_args)
     template = _TEMPLATE_TOKENS / max(prompt_tokens, 1) if prompt_tokens and templated else 0.0
-    own = shared_share(prompts)
+    texts = tuple(prompts)
+    # A file with fewer prompts than are asked for is sent more than once.
+    own = 1 - (1 - shared_share(texts)) * min(1.0, len(texts) / count)
     return min(1.0, own + (1 - own) * template + again)
 
 

@@ -90,6 +90,15 @@ def test_a_second_pass_over_the_same_file_is_found_out() -> None:
     )
 
 
+def test_a_file_that_is_sent_more_than_once_in_one_repeat_explains_that() -> None:
+    prompts = [f"{number} is the number of this long prompt" * 20 for number in range(100, 150)]
+    twice = Workload(
+        dataset="custom", num_prompts=100, prompts="p.jsonl", extra_args=("--skip-chat-template",)
+    )
+
+    assert explained(twice, earlier=0, prompts=prompts) == pytest.approx(0.5, abs=0.05)
+
+
 def test_what_a_data_set_of_unknown_making_explains_is_said_to_be_unknown() -> None:
     sonnet = replace(WORKLOAD, dataset="sonnet")
     ((verdict, reason),) = findings(FRESH, after(128_000), DONE, sonnet)
