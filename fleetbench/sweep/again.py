@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from fleetbench.errors import NotReady
@@ -31,16 +32,22 @@ def row_for_another_try(ground: Ground, row: TrialRow, failure: Failure, facts: 
     """Return the trial for its second try: on another port when it lost its own, written down first."""
     if failure.kind not in _PORT_KINDS:
         return row
-    port = another_port(ground.host, facts, row.port)
+    others = {each.port for each in ground.store.trials(row.run_id) if each.host == row.host}
+    port = another_port(ground.host, facts, row.port, others=others)
     if port is None:
         return row
     ground.store.set_trial(row.run_id, row.number, port=port)
     return replace(row, port=port)
 
 
-def another_port(host: Host, facts: HostFacts, port: int) -> int | None:
-    """Return the next sweep port after `port` that nobody listens on; None when there is none."""
+def another_port(host: Host, facts: HostFacts, port: int, *, others: Collection[int] = ()) -> int | None:
+    """Return the next sweep port after `port` that nobody listens on; None when there is none.
+
+    `others` are those of other trials of the host, which may not have begun yet.
+    """
     first, last = host.sweep_ports
-    taken = set() if isinstance(facts.listeners, Missing) else {item.port for item in facts.listeners}
-    others = [*range(port + 1, last + 1), *range(first, port)]
-    return next((other for other in others if other not in taken and other != port), None)
+    listening = () if isinstance(facts.listeners, Missing) else (item.port for item in facts.listeners)
+    taken = {port, *others, *listening}
+    return next(
+        (each for each in (*range(port + 1, last + 1), *range(first, port)) if each not in taken), None
+    )

@@ -160,3 +160,4 @@ def test_another_port_is_the_next_free_one_of_the_range_and_not_the_lost_one() -
     assert another_port(replace(HOST, sweep_ports=(8101, 8105)), taken, 8101) == 8104
     assert another_port(replace(HOST, sweep_ports=(8101, 8105)), taken, 8105) == 8101
     assert another_port(replace(HOST, sweep_ports=(8101, 8103)), taken, 8101) is None
+    assert another_port(replace(HOST, sweep_ports=(8101, 8105)), taken, 8101, others={8101, 8104}) == 8105
