@@ -53,7 +53,7 @@ def main() -> int:
         }
         try:
             _invoke(environment, "lab", "up", "--count", "1")
-            _invoke(environment, "provision", "--hosts", "lab-01", "--balancer")
+            _invoke(environment, "provision", "--hosts", "lab-01")
             (directory / "sweeps.toml").write_text(SWEEP.format(repeats=repeats))
             for _ in range(2):
                 _invoke(environment, "sweep", "--model", "tiny", "--sweep", "twice", "--new")

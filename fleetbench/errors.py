@@ -87,11 +87,12 @@ class NotConverged(FleetbenchError):
 class NotReady(FleetbenchError):
     """A service did not become ready; the cause is the journal's decisive line.
 
-    `failure` is a `fleetbench.model.Failure` where the cause was looked for in the journal, of the start
-    that systemd calls `invocation`.
+    `failure` is a `fleetbench.model.Failure` where the cause was looked for in the journal of `unit`, of the
+    start that systemd calls `invocation`.
     """
 
     failure: Any = None
+    unit: str = ""
     invocation: str = ""
 
 

@@ -78,6 +78,7 @@ class Host:
         env: further environment of each unit on this host.
         install_env: environment of installers only (`UV_CACHE_DIR`, `PIP_CERT` …).
         proxy: `http://…` for installers; never part of a unit.
+        balancer: whether nginx belongs on the host, for sweeps with several units.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Host:
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     install_env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     proxy: str = ""
+    balancer: bool = False
 
     @property
     def venv(self) -> str:
@@ -270,6 +272,7 @@ class ServiceSpec:
         credential: whether the unit loads the host's HF token.
         venv: path that ExecStart runs from (the link for persistent units, the venv itself in sweeps).
         build: name of the venv behind it: after an upgrade the spec is another one, and a restart is due.
+        cache: directory below `cache/` for what it compiles; empty: the unit's own, or that of all sweeps.
     """
 
     name: str
@@ -287,6 +290,7 @@ class ServiceSpec:
     serve_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     credential: bool = False
+    cache: str = ""
     persistent: bool = True
 
     @property
@@ -326,7 +330,8 @@ class TrialState(StrEnum):
 class Trial:
     """One configuration on one GPU set of one host, and the workloads that are measured in it.
 
-    `skipped` is why the planner rules it out (None: it is run), `predicted` what it expects of it.
+    `skipped` is why the planner rules it out (None: it is run), `predicted` what it expects of it. `gpus` are
+    those of all its units; where these are several, `port` is the balancer's and `member_ports` are theirs.
     """
 
     number: int
@@ -338,3 +343,4 @@ class Trial:
     repeats: int
     skipped: Failure | None = None
     predicted: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    member_ports: tuple[int, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fleetbench.errors import NotPossible, UsageError
 from fleetbench.facts.values import Gpu, HostFacts, Missing, Unit
-from fleetbench.model import Build, Device, GpuSet, Host, Model, ServiceSpec, Workload
+from fleetbench.model import Build, Config, Device, GpuSet, Host, Model, ServiceSpec, Workload
 from fleetbench.operations.credentials import HF_TOKEN_PATH
 from fleetbench.releases import number
 
@@ -75,6 +75,42 @@ def refuse_model(host: Host, model: Model, facts: HostFacts) -> None:
         )
 
 
+def refuse_without_nginx(host: Host, configs: Iterable[Config], facts: HostFacts) -> None:
+    """Raise NotPossible when one of the configurations has several units, and nginx is not on the host."""
+    several = next((config for config in configs if config.units > 1), None)
+    if several is not None and "nginx" not in facts.tools:
+        raise NotPossible(
+            f"{several.label} needs nginx in front of its servers, and the host has none",
+            host=host.name,
+            next_step=f"balancer = true for it in hosts.toml, then: invoke provision --hosts {host.name}",
+        )
+
+
+def refuse_member_count(
+    host: Host, config: Config, gpus: GpuSet, sets: Sequence[GpuSet], ports: Sequence[int]
+) -> None:
+    """Raise UsageError when there is not a GPU set and a port for each unit of a configuration."""
+    if len(sets) != config.units:
+        raise _gpu_count(host, config, gpus)
+    if len(ports) != config.units:
+        raise UsageError(
+            f"{config.label} needs {config.units} ports beside the balancer's, got {len(ports)}",
+            host=host.name,
+            next_step="give the host more sweep_ports in hosts.toml, then start a new run",
+        )
+
+
+def _gpu_count(host: Host, config: Config, gpus: GpuSet) -> UsageError:
+    needed, given = config.gpus, len(gpus.indices)
+    return UsageError(
+        f"{config.label} needs {needed} GPU{'s' if needed > 1 else ''}, got {given} ({gpus})",
+        host=host.name,
+        next_step="make tp × dp × pp the number of GPUs in --gpus"
+        if config.units == 1
+        else "tp × dp × pp × units must fit on the host's GPUs",
+    )
+
+
 def _refuse_without_venv(host: Host, spec: ServiceSpec, facts: HostFacts) -> None:
     again = f"invoke provision --hosts {host.name}"
     if isinstance(facts.venvs, Missing):
@@ -95,11 +131,11 @@ def _refuse_without_venv(host: Host, spec: ServiceSpec, facts: HostFacts) -> Non
 
 def _refuse_gpu_count(host: Host, spec: ServiceSpec, facts: HostFacts) -> None:
     config = spec.config
-    if config.units > 1:  # one server on all their GPUs would be measured under a name that is not its own
-        raise NotPossible(
-            f"{config.label}: several servers behind a balancer cannot be served yet",
+    if config.units > 1:  # one server on all their GPUs would serve under a name that is not its own
+        raise UsageError(
+            f"{config.label}: a unit is one server, not {config.units}",
             host=host.name,
-            next_step="leave `units` out of the sweep's parallel",
+            next_step="one unit on a port of its own for each",
         )
     needed, given = config.gpus, len(spec.gpus.indices)
     if host.build.device is Device.CPU and not given:
@@ -112,11 +148,7 @@ def _refuse_gpu_count(host: Host, spec: ServiceSpec, facts: HostFacts) -> None:
             next_step="nvidia-smi (or rocm-smi) on the host has to work first",
         )
     if needed != given:
-        raise UsageError(
-            f"{config.label} needs {needed} GPU{'s' if needed > 1 else ''}, got {given} ({spec.gpus})",
-            host=host.name,
-            next_step="make tp × dp × pp the number of GPUs in --gpus",
-        )
+        raise _gpu_count(host, config, spec.gpus)
     there = {gpu.index for gpu in facts.gpus}
     absent = [index for index in spec.gpus.indices if index not in there]
     if absent:

@@ -91,7 +91,7 @@ def plan(host: Host, facts: HostFacts, inputs: Inputs) -> Outcome:
 
 def _operations(host: Host, facts: HostFacts, inputs: Inputs) -> Iterator[Operation]:
     proxies = tuple(sorted(proxy_env(host.proxy).items()))
-    yield packages.installed(host.python, host.build.device, proxies)
+    yield packages.installed(host.python, host.build.device, proxies, balancer=host.balancer)
     yield accounts.exists(accounts.ServiceUser(name=host.user, home=host.prefix))
     yield files.directories(directories(host))
     yield selinux.labelled_like_opt(host.prefix)

@@ -56,7 +56,7 @@ def environment(spec: ServiceSpec) -> tuple[tuple[str, str], ...]:
     """Given a spec, return the unit's environment in order; the host's and model's own come last and win."""
     # All trials of a host share one: what one compiled for a model, the next one finds. Nothing else below
     # the prefix can be written, so a cache that is not named here is made anew at each start.
-    cache_directory = f"{spec.prefix}/cache/{spec.name if spec.persistent else 'sweep'}"
+    cache_directory = f"{spec.prefix}/cache/{spec.cache or (spec.name if spec.persistent else 'sweep')}"
     names = {
         "FLEETBENCH_SPEC": _SPEC_MARK,
         "FLEETBENCH_PORT": str(spec.port),
@@ -147,6 +147,11 @@ def templates_directory() -> Path:
     return Path(__file__).resolve().parent.parent / "templates"
 
 
+def template(name: str) -> jinja2.Template:
+    """Return a template of the product by its file's name; names that it is not given are errors."""
+    return _jinja().get_template(name)
+
+
 @cache
 def _jinja() -> jinja2.Environment:
     made = jinja2.Environment(
@@ -159,14 +164,14 @@ def _jinja() -> jinja2.Environment:
     )
     made.filters["systemd_env"] = systemd_env
     made.filters["systemd_text"] = systemd_text
+    made.filters["header_variable"] = lambda name: name.lower().replace("-", "_")  # as nginx's $http_… has it
     made.filters["systemd_arguments"] = lambda values: " ".join(map(systemd_argument, values))
     return made
 
 
 def _rendered(spec: ServiceSpec) -> str:
     _refuse_unsafe(spec)
-    template = _jinja().get_template("vllm.service.j2")
-    return template.render(
+    return template("vllm.service.j2").render(
         spec=spec,
         environment=environment(spec),
         arguments=serve_arguments(spec),
@@ -176,7 +181,7 @@ def _rendered(spec: ServiceSpec) -> str:
 
 def _refuse_unsafe(spec: ServiceSpec) -> None:
     """Values that stand bare in the unit (paths, names) must be plain; the rest is quoted."""
-    for what, value in (("unit name", spec.name), ("user", spec.user)):
+    for what, value in (("unit name", spec.name), ("user", spec.user), ("cache", spec.cache or spec.name)):
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*", value):
             raise UsageError(f"{what} cannot be used in a unit: {value!r}")
     for what, value in (("prefix", spec.prefix), ("venv", spec.venv)):

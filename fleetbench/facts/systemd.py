@@ -26,7 +26,7 @@ def units(sections: Sections) -> Mapping[str, Unit] | Missing:
         return failed
     in_file, in_process = _marks(sections["marks"].out)
     found: dict[str, Unit] = {}
-    for properties in _blocks(sections["units"].out):
+    for properties in blocks(sections["units"].out):
         unit = _unit(properties)
         if unit is None or unit.load == "not-found":
             continue
@@ -41,8 +41,8 @@ def units(sections: Sections) -> Mapping[str, Unit] | Missing:
     return MappingProxyType(found)
 
 
-def _blocks(text: str) -> Iterator[dict[str, str]]:
-    """systemctl separates units by an empty line."""
+def blocks(text: str) -> Iterator[dict[str, str]]:
+    """Yield the properties of each unit in the answer of `systemctl show`: an empty line is between two."""
     for block in re.split(r"\n{2,}", text):
         properties: dict[str, str] = {}
         for line in block.split("\n"):

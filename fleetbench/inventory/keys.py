@@ -134,6 +134,7 @@ def host_keys(build: Reader) -> Mapping[str, Reader]:
         "proxy": text(
             "a proxy such as http://proxy.example:3128, or nothing", r"((https?|socks5h?)://[^\s]+)?"
         ),
+        "balancer": flag,
     }
 
 

@@ -76,11 +76,56 @@ ln -sfn dnf-3 usr/bin/yum
 find usr/lib/python3 "$platform/lib/$python" -name test -type d -prune -exec rm -rf {} +
 
 mkdir -p etc/yum.repos.d etc/dnf srv/repo srv/wheels usr/lib/lab
+
+# Hosts come without nginx, and `dnf install nginx` brings it: the distribution's files move into a package.
+echo "stage: packaging nginx"
+packages=$(inside dpkg-query -W -f '${Package}\n' | grep -E '^(nginx|libnginx-)')
+version=$(inside dpkg-query -W -f '${Version}' nginx | sed 's/^[0-9]*://; s/[-~+].*//')
+work=$(mktemp -d)
+trap 'rm -rf -- "$work"' EXIT
+inside dpkg -L $packages | grep -vxE '/(s?bin|lib)' | sed -E 's#^/(s?bin|lib)/#/usr/\1/#' | sort -u | while read -r file; do
+    if [ -f ".$file" ] || [ -L ".$file" ]; then
+        mkdir -p "$work/root${file%/*}"
+        cp -a ".$file" "$work/root$file"
+    fi
+done
+inside dpkg --purge --force-depends $packages > /dev/null
+cat > "$work/nginx.spec" <<TEXT
+%define debug_package %{nil}
+%define __os_install_post %{nil}
+%define _build_id_links none
+Name: nginx
+Epoch: 1
+Version: $version
+Release: 1.el9
+Summary: A high performance web server and reverse proxy server (fleetbench lab)
+License: BSD-2-Clause
+AutoReqProv: no
+%description
+The nginx of this machine's distribution, repackaged for lab hosts.
+%install
+mkdir -p %{buildroot}
+cp -a $work/root/. %{buildroot}/
+%files
+$(cd "$work/root" && find . ! -type d -printf '/%P\n')
+TEXT
+mkdir -p srv/distribution
+rpmbuild -bb --quiet --define "_topdir $work/top" --define "_dbpath $work/db" --define "_tmppath $work" \
+    --define "_rpmdir $TREE/srv/distribution" --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' \
+    "$work/nginx.spec"
+createrepo_c --quiet --no-database srv/distribution
 rm -f etc/yum.repos.d/*
 cat > etc/yum.repos.d/rocky.repo <<'TEXT'
 [appstream]
 name=Rocky Linux $releasever - AppStream (lab)
 baseurl=file:///srv/repo
+enabled=1
+gpgcheck=0
+metadata_expire=6h
+
+[distribution]
+name=Rocky Linux $releasever - packages of the base image (lab)
+baseurl=file:///srv/distribution
 enabled=1
 gpgcheck=0
 metadata_expire=6h

@@ -109,6 +109,7 @@ def hosts_toml(
             "ssh_config": str(directory / "ssh_config"),
             "address": host.address,
             "python": host.python,
+            "balancer": True,
             **gpu_facts(host.gpus),
             **defaults,
         }

@@ -16,11 +16,16 @@ from fleetbench.steps import Operation, Outcome, Run, Step
 LIBNUMA_PATHS = ("/usr/lib64/libnuma.so.1", "/usr/lib/x86_64-linux-gnu/libnuma.so.1")
 _LIBNUMA = {"dnf": "numactl-libs", "apt": "libnuma1"}
 _COMPILERS = {"dnf": ("gcc",), "apt": ("gcc",)}
+NGINX = "nginx"
 INSTALL_UNIT = "fleetbench-packages"
 # Configuration questions would wait for an answer that never comes; a held lock (unattended-upgrades after a
 # boot) is waited for.
 _APT = "apt-get -qq -o DPkg::Lock::Timeout=300"
 _APT_SCRIPT = f'{_APT} update && {_APT} -y --no-install-recommends install -- "$@"'
+# Debian starts and enables what it installs, here a web server on port 80; on the Red Hat family nobody does.
+_APT_QUIET = f"systemctl mask --runtime --quiet nginx.service; {_APT_SCRIPT}; status=$?"
+_APT_QUIET += "; systemctl unmask --runtime --quiet nginx.service; systemctl disable --quiet nginx.service"
+_APT_QUIET += "; exit $status"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +55,16 @@ def candidates(python: str) -> tuple[str, ...]:
         *python_packages(python, "apt"),
         *_LIBNUMA.values(),
         *(name for compilers in _COMPILERS.values() for name in compilers),
+        NGINX,
     ]
     return tuple(dict.fromkeys(names))
 
 
-def installed(python: str, device: Device, proxy: tuple[tuple[str, str], ...] = ()) -> Operation:
-    """The interpreter makes venvs and has headers; libnuma (CPU) or a C compiler (GPU) is there.
+def installed(
+    python: str, device: Device, proxy: tuple[tuple[str, str], ...] = (), *, balancer: bool = False
+) -> Operation:
+    """The interpreter makes venvs and has headers; libnuma (CPU) or a C compiler (GPU) is there; nginx where
+    a `balancer` is wanted.
 
     What is fulfilled by other means than a package counts: a pyenv Python, a gcc of the site's own.
     """
@@ -63,6 +72,7 @@ def installed(python: str, device: Device, proxy: tuple[tuple[str, str], ...] = 
     def operation(facts: HostFacts) -> Outcome:
         manager = facts.os.package_manager if isinstance(facts.os, Os) else ""
         wanted = [_python(python, manager), _library(manager) if device is Device.CPU else _compiler(manager)]
+        wanted += [_balancer()] if balancer else []
         lacking = [packages for packages in wanted if not packages.there(facts)]
         if not lacking:
             return Outcome((), facts)
@@ -91,7 +101,8 @@ def installed(python: str, device: Device, proxy: tuple[tuple[str, str], ...] = 
 def _install(manager: str, names: tuple[str, ...]) -> tuple[str, ...]:
     if manager == "dnf":
         return ("dnf", "-y", "install", *names)
-    return ("env", "DEBIAN_FRONTEND=noninteractive", "sh", "-c", _APT_SCRIPT, "apt", *names)
+    script = _APT_QUIET if NGINX in names else _APT_SCRIPT
+    return ("env", "DEBIAN_FRONTEND=noninteractive", "sh", "-c", script, "apt", *names)
 
 
 def _python(python: str, manager: str) -> Packages:
@@ -135,6 +146,16 @@ def _compiler(manager: str) -> Packages:
         why="a C compiler",
         there=lambda facts: "gcc" in facts.tools or "gcc" in facts.packages,
         expect=lambda facts: replace(facts, tools=_with(facts.tools, "gcc", "/usr/bin/gcc")),
+    )
+
+
+def _balancer() -> Packages:
+    """The program only: neither its configuration nor its service is used."""
+    return Packages(
+        names=(NGINX,),
+        why="nginx",
+        there=lambda facts: NGINX in facts.tools,
+        expect=lambda facts: replace(facts, tools=_with(facts.tools, NGINX, "/usr/sbin/nginx")),
     )
 
 

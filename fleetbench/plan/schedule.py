@@ -20,18 +20,19 @@ from fleetbench.preflight import units_of
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """A host that takes part: the GPUs it has (by index) and how they are connected, what makes it like
-    another, a port that is free."""
+    another, a port that is free, and further ones that are."""
 
     host: Host
     gpus: GpuSet
     kind: str
     port: int
     topology: Topology | Missing | None = None
+    more_ports: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, host: Host, facts: HostFacts) -> Place:
         """Return the place that a host is. NotPossible when its GPUs cannot be seen."""
-        port = free_port(host, facts)
+        port, *more = free_ports(host, facts)
         if isinstance(facts.gpus, Missing):
             if host.build.device is not Device.CPU:
                 raise NotPossible(
@@ -40,11 +41,34 @@ class Place:
                     cause=facts.gpus.reason,
                     next_step="nvidia-smi (or rocm-smi) on the host has to work first",
                 )
-            return cls(host=host, gpus=GpuSet(), kind=f"cpu×{facts.cpus} {host.build.venv_name}", port=port)
+            kind = f"cpu×{facts.cpus} {host.build.venv_name}"
+            return cls(host=host, gpus=GpuSet(), kind=kind, port=port, more_ports=tuple(more))
         indices = tuple(sorted(gpu.index for gpu in facts.gpus))
         names = sorted(f"{gpu.name}/{gpu.memory_mib}" for gpu in facts.gpus)
         kind = f"{names} {host.build.venv_name}"
-        return cls(host=host, gpus=GpuSet(indices), kind=kind, port=port, topology=facts.topology)
+        return cls(
+            host=host,
+            gpus=GpuSet(indices),
+            kind=kind,
+            port=port,
+            topology=facts.topology,
+            more_ports=tuple(more),
+        )
+
+    def member_ports(self, config: Config) -> tuple[int, ...]:
+        """Return a port for each of a configuration's servers, where these are several and `port` is the
+        balancer's. NotPossible when there are too few."""
+        if config.units == 1:
+            return ()
+        if config.units > len(self.more_ports):
+            first, last = self.host.sweep_ports
+            raise NotPossible(
+                f"{config.label} needs {config.units + 1} ports, and of {first} to {last}"
+                f" {len(self.more_ports) + 1} are free",
+                host=self.host.name,
+                next_step="give the host more sweep_ports in hosts.toml",
+            )
+        return self.more_ports[: config.units]
 
 
 def free_port(host: Host, facts: HostFacts) -> int:
@@ -100,6 +124,7 @@ def trials(
                     config=config,
                     workloads=sweep.workloads,
                     repeats=sweep.repeats,
+                    member_ports=place.member_ports(config),
                 )
             )
     return tuple(found)

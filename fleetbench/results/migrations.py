@@ -164,6 +164,11 @@ MIGRATIONS: tuple[Migration, ...] = (
         "trials that were measured beside a trial",
         ("ALTER TABLE trials ADD COLUMN packed_with JSON NOT NULL DEFAULT '[]'",),
     ),
+    Migration(
+        5,
+        "ports of the servers behind a trial's balancer",
+        ("ALTER TABLE trials ADD COLUMN member_ports JSON NOT NULL DEFAULT '[]'",),
+    ),
 )
 
 _VERSION_TABLE = """

@@ -130,6 +130,7 @@ def trial_of(record: Record) -> TrialRow:
         effective=MappingProxyType(record["effective"]),
         predicted=MappingProxyType(record["predicted"]),
         packed_with=tuple(record["packed_with"]),
+        member_ports=tuple(record["member_ports"]),
         **_same(
             record,
             "run_id number host port repeats unit_name unit_text spec_hash vllm_version ready_s"

@@ -102,6 +102,7 @@ class TrialRow:
         effective: values that the server settled on (`max_model_len`, `kv_cache_tokens` …).
         predicted: what the planner expected (`verdict`, `weights_gib`, `kv_tokens` …); empty: not judged.
         packed_with: numbers of the trials that ran beside it on other GPUs of the host (`--pack`).
+        member_ports: of several units, whose balancer has `port`; `gpus` are those of all of them.
     """
 
     run_id: str
@@ -124,6 +125,7 @@ class TrialRow:
     started_at: str = ""
     ended_at: str = ""
     packed_with: tuple[int, ...] = ()
+    member_ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,7 @@ TRIALS = Table(
     required_text("ended_at"),
     Column("predicted", JSON, nullable=False, server_default="{}"),
     Column("packed_with", JSON, nullable=False, server_default="[]"),
+    Column("member_ports", JSON, nullable=False, server_default="[]"),
 )
 
 MEASUREMENTS = Table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 
 from sqlalchemy import select, update
 
@@ -22,17 +23,39 @@ _AGAIN = re.compile(r"-again-[0-9a-f]{4}$")
 class MoveTable(RunTable):
     """Where a trial runs is decided when a host takes it, and written down before it begins."""
 
-    def place_trial(self, run_id: str, number: int, *, host: str, gpus: GpuSet, port: int) -> None:
+    def place_trial(
+        self,
+        run_id: str,
+        number: int,
+        *,
+        host: str,
+        gpus: GpuSet,
+        port: int,
+        member_ports: Sequence[int] = (),
+    ) -> None:
         """Write down where a trial that has not begun is about to run."""
         where = (TRIALS.c.run_id == run_id) & (TRIALS.c.number == number)
-        change = {"host": storable(host), "gpus": str(gpus), "port": port}
+        change = {
+            "host": storable(host),
+            "gpus": str(gpus),
+            "port": port,
+            "member_ports": list(member_ports),
+        }
         with writing(self._engine, "record the trial's host") as connection:
             statement = update(TRIALS).where(where, TRIALS.c.state == TrialState.PENDING.value)
             if not connection.execute(statement.values(**change)).rowcount:
                 raise FleetbenchError(f"run {run_id} has no trial {number} that has not begun", host=host)
 
     def begin_elsewhere(
-        self, run_id: str, number: int, *, host: str, gpus: GpuSet, port: int, client: str
+        self,
+        run_id: str,
+        number: int,
+        *,
+        host: str,
+        gpus: GpuSet,
+        port: int,
+        client: str,
+        member_ports: Sequence[int] = (),
     ) -> tuple[MeasurementRow, ...]:
         """Give a trial that was begun to another host, as one that has not begun; all or nothing.
 
@@ -45,6 +68,7 @@ class MoveTable(RunTable):
             "host": storable(host),
             "gpus": str(gpus),
             "port": port,
+            "member_ports": list(member_ports),
             "state": TrialState.PENDING.value,
             "unit_name": "",
             "unit_text": "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
@@ -59,6 +59,7 @@ class TrialTable(RunTable):
         state: TrialState | None = None,
         failure: Failure | None = None,
         port: int | None = None,
+        member_ports: Sequence[int] | None = None,
         unit_name: str | None = None,
         unit_text: str | None = None,
         spec_hash: str | None = None,
@@ -73,6 +74,7 @@ class TrialTable(RunTable):
         """
         given = {
             "port": port,
+            "member_ports": None if member_ports is None else list(member_ports),
             "unit_name": unit_name,
             "unit_text": unit_text,
             "spec_hash": spec_hash,
@@ -175,4 +177,5 @@ def _planned(run_id: str, trial: Trial, now: str) -> dict[str, Any]:
         "ended_at": now if trial.skipped else "",
         "effective": {},
         "predicted": storable(trial.predicted),
+        "member_ports": list(trial.member_ports),
     }

@@ -56,7 +56,7 @@ def _error(session: DurableSession, unit: str, invocation: str, failure: Failure
         next_step=failure.advice or f"journalctl -u {unit} on the host",
     )
     error.failure = failure
-    error.invocation = invocation
+    error.unit, error.invocation = unit, invocation
     return error
 
 

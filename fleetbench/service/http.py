@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import requests
@@ -16,6 +18,7 @@ import urllib3
 from fleetbench.errors import FleetbenchError, one_line
 
 _LIMIT = 2_000_000
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,41 +59,66 @@ def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
     (entry,) = [entry for entry in models if entry.get("id") == model][:1]
     limit, root = entry.get("max_model_len"), entry.get("root")
     version = _json("GET", port, "/version", timeout_s=15)
-    body = {"model": model, "prompt": "The", "max_tokens": 4, "temperature": 0}
-    answer = _json("POST", port, "/v1/completions", timeout_s=timeout_s, body=body)
-    choices = answer.get("choices") if isinstance(answer, dict) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(first, dict) or "text" not in first:
-        raise Unanswered("the first completion has no text", cause=one_line(str(answer)[:2000]))
+    completion, _ = complete(port, model, timeout_s=timeout_s)
     return Served(
         models=names,
         max_model_len=limit if isinstance(limit, int) else None,
         version=one_line(str(version.get("version", "")), 60) if isinstance(version, dict) else "",
-        completion=one_line(str(first["text"]), 200),
+        completion=completion,
         root=one_line(root, 300) if isinstance(root, str) else "",
     )
 
 
+def complete(
+    port: int, model: str, *, headers: Mapping[str, str] = NO_HEADERS, timeout_s: float = 60
+) -> tuple[str, Mapping[str, str]]:
+    """Ask for one short completion, with further `headers`; return its text, and the answer's headers by name
+    in lower case. Raises `Unanswered`."""
+    body = {"model": model, "prompt": "The", "max_tokens": 4, "temperature": 0}
+    path = "/v1/completions"
+    content, answered = _answer("POST", port, path, timeout_s=timeout_s, body=body, headers=headers)
+    answer = _parsed(content, path)
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict) or "text" not in first:
+        raise Unanswered("the first completion has no text", cause=one_line(str(answer)[:2000]))
+    return one_line(str(first["text"]), 200), answered
+
+
 def metrics(port: int, *, timeout_s: float = 10) -> str:
     """Return what /metrics of a server on a loopback port answers; Unanswered when it does not."""
-    return _answer("GET", port, "/metrics", timeout_s=timeout_s).decode("utf-8", "replace")
+    content, _ = _answer("GET", port, "/metrics", timeout_s=timeout_s)
+    return content.decode("utf-8", "replace")
 
 
-def _json(method: str, port: int, path: str, *, timeout_s: float, body: object = None) -> Any:
-    content = _answer(method, port, path, timeout_s=timeout_s, body=body)
+def _json(method: str, port: int, path: str, *, timeout_s: float) -> Any:
+    content, _ = _answer(method, port, path, timeout_s=timeout_s)
+    return _parsed(content, path)
+
+
+def _parsed(content: bytes, path: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as exc:
         raise Unanswered(f"{path} was not answered", cause=str(exc)) from exc
 
 
-def _answer(method: str, port: int, path: str, *, timeout_s: float, body: object = None) -> bytes:
+def _answer(
+    method: str,
+    port: int,
+    path: str,
+    *,
+    timeout_s: float,
+    body: object = None,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> tuple[bytes, Mapping[str, str]]:
     url = f"http://127.0.0.1:{port}{path}"
     session = requests.Session()
     session.trust_env = False  # a proxy of the controller has no business with a forwarded port
     # A redirect would make this machine ask whatever the host names, inside the controller's network; an
     # encoded answer could unfold to any size.
-    options: dict[str, Any] = {"allow_redirects": False, "headers": {"Accept-Encoding": "identity"}}
+    sent = {**headers, "Accept-Encoding": "identity"}
+    options: dict[str, Any] = {"allow_redirects": False, "headers": sent}
     give_up = time.monotonic() + timeout_s
     try:
         with session.request(
@@ -106,7 +134,7 @@ def _answer(method: str, port: int, path: str, *, timeout_s: float, body: object
                 raise Unanswered(
                     f"{path} answered {response.status_code}", cause=content.decode("utf-8", "replace")
                 )
-            return content
+            return content, {name.lower(): one_line(text, 200) for name, text in response.headers.items()}
     except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as exc:
         raise Unanswered(f"{path} was not answered", cause=str(exc)) from exc
     finally:

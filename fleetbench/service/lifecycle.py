@@ -143,13 +143,16 @@ def wait_ready(
     said: Said = lambda _: None,
     phase_of: Callable[[str], str] = lambda _: "",
     seen: Callable[[str, float], None] = lambda *_: None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Ready:
     """Wait until the server answers a completion; NotReady with the cause within seconds of its death.
 
     Ready means: unit active, every listener on the port in the unit's own cgroup, /health 200, /v1/models
     names the model, one completion answered, and still the same invocation afterwards. `invocation` is what
     `start` returned; empty: the one that is found running. `seen` gets the journal's last lines at each look,
-    each with the seconds since it was written; the same line may come again.
+    each with the seconds since it was written; the same line may come again. `meanwhile` is called at each
+    look; it may raise to give up early, for instance when another server died that this one is nothing
+    without.
     """
     began = time.monotonic()
     last_said = ""
@@ -178,6 +181,7 @@ def wait_ready(
         if line and line != last_said:
             said(f"{target.unit} {elapsed:.0f} s: {one_line(line, 160)}")
             last_said = line
+        meanwhile()
         time.sleep(_POLL_S)
 
 

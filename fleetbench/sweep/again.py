@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fleetbench.errors import NotReady
@@ -10,6 +10,7 @@ from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import Failure, Host
 from fleetbench.results.rows import TrialRow
 from fleetbench.service.held import PORT_TAKEN
+from fleetbench.sweep.balancer import SWEEP_PREFIX
 from fleetbench.sweep.ground import Ground
 
 # Somebody else has the port of the trial: vLLM found out itself, or we did before it was started.
@@ -29,15 +30,28 @@ def passing(exc: NotReady) -> Failure | None:
 
 
 def row_for_another_try(ground: Ground, row: TrialRow, failure: Failure, facts: HostFacts) -> TrialRow:
-    """Return the trial for its second try: on another port when it lost its own, written down first."""
+    """Return the trial for its second try: on another port when it lost its own, written down first.
+
+    Of several only those ports change that somebody else has: what runs on the others goes on.
+    """
     if failure.kind not in _PORT_KINDS:
         return row
-    others = {each.port for each in ground.store.trials(row.run_id) if each.host == row.host}
-    port = another_port(ground.host, facts, row.port, others=others)
-    if port is None:
+    others = {
+        port
+        for each in ground.store.trials(row.run_id)
+        if each.host == row.host and each.number != row.number
+        for port in (each.port, *each.member_ports)
+    }
+    if row.member_ports:
+        wanted = (row.port, *row.member_ports)
+        port, *members = others_where_taken(ground.host, facts, wanted, others=others)
+        ports = tuple(members)
+    else:
+        port, ports = another_port(ground.host, facts, row.port, others=others) or row.port, ()
+    if (port, ports) == (row.port, row.member_ports):
         return row
-    ground.store.set_trial(row.run_id, row.number, port=port)
-    return replace(row, port=port)
+    ground.store.set_trial(row.run_id, row.number, port=port, member_ports=ports)
+    return replace(row, port=port, member_ports=ports)
 
 
 def another_port(host: Host, facts: HostFacts, port: int, *, others: Collection[int] = ()) -> int | None:
@@ -51,3 +65,16 @@ def another_port(host: Host, facts: HostFacts, port: int, *, others: Collection[
     return next(
         (each for each in (*range(port + 1, last + 1), *range(first, port)) if each not in taken), None
     )
+
+
+def others_where_taken(
+    host: Host, facts: HostFacts, ports: Sequence[int], *, others: Collection[int] = ()
+) -> tuple[int, ...]:
+    """Return the ports, with the next free sweep port in the place of each that is taken by somebody else."""
+    first, last = host.sweep_ports
+    listeners = () if isinstance(facts.listeners, Missing) else facts.listeners
+    foreign = {item.port for item in listeners if not item.unit.startswith(SWEEP_PREFIX)}
+    taken = {*others, *(item.port for item in listeners)}
+    order = [*range(max(ports) + 1, last + 1), *range(first, max(ports))]
+    free = (other for other in order if other not in taken and other not in ports)
+    return tuple(next(free, port) if port in foreign else port for port in ports)

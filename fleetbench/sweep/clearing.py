@@ -28,8 +28,8 @@ exit 0
 """
 
 
-def clear(ground: Ground, gpus: GpuSet, port: int) -> HostFacts:
-    """Wait until GPUs and port are free, and return the facts of that moment.
+def clear(ground: Ground, gpus: GpuSet, port: int, *more: int) -> HostFacts:
+    """Wait until GPUs and port, and `more` ports, are free, and return the facts of that moment.
 
     Processes of sweep units on these GPUs are ended first: none should run now, so they are what a trial or
     a dead controller left. NotReady names pid, program and unit of a foreign one.
@@ -53,6 +53,11 @@ def clear(ground: Ground, gpus: GpuSet, port: int) -> HostFacts:
         timeout_s=FOREIGN_S if foreign and not found else DYING_S,
         said=said,
     )
+    for other in more:
+        if port_owner(facts, other):
+            facts = lifecycle.drain(
+                session, GpuSet(), ground.read_facts, port=other, timeout_s=FOREIGN_S, said=said
+            )
     ground.idle.note(facts)
     return facts
 

@@ -1,7 +1,8 @@
-"""What a trial keeps besides its numbers: unit text, facts before and after, the server's whole journal."""
+"""What a trial keeps besides its numbers: unit texts, facts before and after, its servers' whole journals."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,17 +27,19 @@ class Evidence:
     directory: Path
     session: DurableSession
 
-    def keep_before(self, unit_text: str, facts: HostFacts) -> None:
-        """Write the unit and the facts as they are before the first measurement."""
-        content = {"unit.service": unit_text.encode(), "facts-before.json": to_json(facts).encode()}
-        keep_files(self.directory, content)
+    def keep_before(self, texts: Mapping[str, str], facts: HostFacts) -> None:
+        """Write what serves, by file name, and the facts as they are before the first measurement."""
+        content = {name: text.encode() for name, text in texts.items()}
+        keep_files(self.directory, content | {"facts-before.json": to_json(facts).encode()})
 
-    def keep_after(self, invocation: str, read_facts: ReadFacts) -> None:
-        """Write the facts as they are now, and the journal of the server's life that `invocation` names."""
+    def keep_after(self, journals: Mapping[str, str], read_facts: ReadFacts) -> None:
+        """Write the facts as they are now, and by file name the whole journal of a unit's life, which an
+        invocation id names; an empty one names none."""
         content = {"facts-after.json": to_json(read_facts(self.session)).encode()}
-        if invocation:
-            journal = self.session.read(bash(_JOURNAL, invocation), timeout_s=120)
-            content["server.journal"] = journal.stdout.encode()
+        for name, invocation in journals.items():
+            if invocation:
+                journal = self.session.read(bash(_JOURNAL, invocation), timeout_s=120)
+                content[name] = journal.stdout.encode()
         keep_files(self.directory, content)
 
 
@@ -61,8 +64,3 @@ def set_aside(directory: Path, mark: str) -> Path | None:
             next_step="make room or mend the rights, then resume the run",
         ) from exc
     return place
-
-
-def invocation_of(session: DurableSession, unit: str) -> str:
-    """Return systemd's id of the unit's present (or, while it is loaded, last) start."""
-    return session.read(("systemctl", "show", unit, "-P", "InvocationID")).stdout.strip()

@@ -14,13 +14,13 @@ from fleetbench.facts.values import HostFacts
 from fleetbench.model import GpuSet, Host, TrialState
 from fleetbench.results.rows import MeasurementRow, RunRow, TrialRow
 from fleetbench.results.timeline import Step
-from fleetbench.service import lifecycle
 from fleetbench.sweep import lease
 from fleetbench.sweep.evidence import set_aside
 from fleetbench.sweep.ground import Bench, Engine, Ground
 from fleetbench.sweep.idle_memory import IdleMemory
 from fleetbench.sweep.loan import open_loan
 from fleetbench.sweep.read_ahead import ReadAhead
+from fleetbench.sweep.serving import take_down
 from fleetbench.sweep.track import Track
 from fleetbench.sweep.trial import run_trial
 from fleetbench.sweep.work import Taken
@@ -137,7 +137,7 @@ class Lane:
     def end_server(self, row: TrialRow) -> None:
         """Stop the server of a trial; nothing more belongs to the trial then."""
         self.track.enter(Step.STOP, "its server")
-        lifecycle.stop(self.session, f"vllm-sweep-{self.row(row.number).port}.service", said=self.said)
+        take_down(self.ground(), self.row(row.number))
         self.track.leave_trial()
 
     def put_aside(self, number: int, mark: str, before: Sequence[MeasurementRow]) -> None:

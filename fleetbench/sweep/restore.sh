@@ -12,11 +12,10 @@ case $until in ''|*[!0-9]*) until=0 ;; esac
 read -r uptime _ < /proc/uptime
 if [ "${1:-}" != now ] && [ "${uptime%.*}" -lt "$until" ]; then exit 0; fi
 logger -t fleetbench "loan not renewed: giving production back"
-for file in /run/systemd/system/vllm-sweep-*.service; do
-  [ -e "$file" ] || continue
-  systemctl stop "${file##*/}"
-  rm -f "$file"
-done
+shopt -s nullglob
+files=(/run/systemd/system/vllm-sweep-*.service)
+[ ${#files[@]} = 0 ] || systemctl stop "${files[@]##*/}" # side by side: each may take its 20 seconds
+rm -f "${files[@]}" "$directory"/vllm-sweep-*.conf
 systemctl stop 'fleetbench-bench-*.service' 'fleetbench-preload-*.service' fleetbench-read-ahead.service 2>/dev/null
 systemctl daemon-reload
 systemctl reset-failed 'vllm-sweep-*.service' 2>/dev/null

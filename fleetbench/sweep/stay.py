@@ -8,9 +8,9 @@ from fleetbench.bench.leftovers import forget_others
 from fleetbench.bench.measure import abandon
 from fleetbench.bench.prepare import dismiss
 from fleetbench.errors import FleetbenchError, NotPossible, NotReached
-from fleetbench.model import Host
+from fleetbench.model import Host, TrialState
 from fleetbench.plan.schedule import Place, free_ports
-from fleetbench.preflight import refuse_missing_venvs
+from fleetbench.preflight import refuse_missing_venvs, refuse_without_nginx
 from fleetbench.results.rows import RunRow
 from fleetbench.results.timeline import Step
 from fleetbench.sweep import lease, read_ahead
@@ -19,6 +19,7 @@ from fleetbench.sweep.lane import Lane, open_lane
 from fleetbench.sweep.loan import give_back
 from fleetbench.sweep.pack import Packing
 from fleetbench.sweep.read_ahead import ReadAhead
+from fleetbench.sweep.serving import end_strays
 from fleetbench.sweep.work import ENDED, Work
 
 # A host that goes away while production is given back: the loan is on record, a resumed run gives it back.
@@ -67,6 +68,8 @@ def _do_trials(lane: Lane, work: Work) -> None:
     served = [engine.builds[row.config.build] for row in left if row.config.build in engine.builds]
     refuse_missing_venvs(host, dict.fromkeys(served), facts)
     place = Place.of(host, facts)
+    alike = [row.config for row in left if engine.kinds.get(row.host, place.kind) == place.kind]
+    refuse_without_nginx(host, alike, facts)
     planned = engine.kinds.get(host.name, place.kind)
     if place.kind != planned:
         raise NotPossible(
@@ -76,6 +79,8 @@ def _do_trials(lane: Lane, work: Work) -> None:
             next_step="mend it and resume, or start afresh with --new",
         )
     lane = replace(lane, ahead=ReadAhead.begun(lane.session, host, engine.model.repo))
+    begun = [row for row in left if row.state is TrialState.RUNNING and row.host == host.name]
+    end_strays(lane.ground(), begun, facts)
     gpus = place.gpus if engine.pack else work.gpus(place)
     if engine.pack:
         Packing(lane, work, place, free_ports(host, facts), gpus).do_trials()

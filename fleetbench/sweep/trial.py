@@ -1,4 +1,4 @@
-"""One trial: start the sweep unit, ready or cause, warm up, repeat, keep the evidence, stop.
+"""One trial: start what serves it, ready or cause, warm up, repeat, keep the evidence.
 
 Each step is written down before it is taken, and finds out first whether it has been taken already: a
 controller that was killed goes on where it was, and a server that still runs is measured, not restarted.
@@ -13,14 +13,16 @@ from fleetbench.bench.prepare import Preload, prepare
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
 from fleetbench.model import Failure, TrialState
+from fleetbench.preflight import units_of
 from fleetbench.results.rows import MeasurementKind, TrialRow
 from fleetbench.results.timeline import Step
+from fleetbench.sweep.alive import invocation_of
+from fleetbench.sweep.arrangement import arrange
 from fleetbench.sweep.boots import boot_of, refuse_reboot
-from fleetbench.sweep.evidence import Evidence, invocation_of
+from fleetbench.sweep.evidence import Evidence
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.repeats import is_fresh, measure_all
-from fleetbench.sweep.serving import serve, server_of, sweep_spec, write_down
-from fleetbench.units import render
+from fleetbench.sweep.serving import Attempt, bring_up, server_of, starts_of, write_down
 
 # Beside a server's start: what else passes between two executions of the bench client.
 BETWEEN_S = 300
@@ -37,21 +39,21 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     ground.track.enter(Step.STOP, "reading facts")
     said(f"trial {row.number}: {row.config.label} on GPU {row.gpus or '–'}")
     facts = ground.read_facts(ground.session)
-    spec = sweep_spec(ground, row, facts)
-    write_down(ground, row, spec, TrialState.RUNNING)
+    store.set_trial(row.run_id, row.number, state=TrialState.RUNNING)
     evidence = Evidence(store.directory(row.run_id) / f"trial-{row.number:02d}", ground.session)
-    evidence.keep_before(render(spec), facts)
-    invocation = ""
+    attempt: Attempt | None = None
     try:
+        attempt = Attempt(arrange(ground.host, ground.model, row, facts))
+        write_down(ground, row, attempt.wanted)
+        evidence.keep_before(attempt.wanted.evidence, facts)
         bench = prepared(ground, row, bench)
-        spec, invocation = serve(ground, row, spec, facts)
-        server = server_of(ground, spec, bench.client)
-        measure_all(ground, row, bench, server, boot=boot_of(facts), fresh=is_fresh(row, invocation))
+        serving = bring_up(ground, row, attempt, facts)
+        server = server_of(ground, attempt.wanted, bench.client)
+        fresh = is_fresh(row, invocation_of(serving.starts))
+        measure_all(ground, row, bench, server, serving.starts, boot=boot_of(facts), fresh=fresh)
     except (NotReady, NotPossible, UsageError) as exc:
         refuse_reboot(ground.session, boot_of(facts))
-        failure = exc.failure if isinstance(exc, NotReady) and exc.failure else as_failure(exc)
-        # A server whose engine died ends with status 0; systemd then forgets the unit and its invocation.
-        invocation = (exc.invocation if isinstance(exc, NotReady) else "") or invocation
+        failure = _failure(exc, attempt)
         store.set_trial(row.run_id, row.number, state=TrialState.FAILED, failure=failure)
         said(f"trial {row.number} failed: {failure.cause}")
         ground.track.end_trial(TrialState.FAILED, failure.cause)
@@ -61,8 +63,21 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
         ground.track.end_trial(TrialState.MEASURED)
         state = TrialState.MEASURED
     ground.track.enter(Step.FETCH, "journal and facts")
-    evidence.keep_after(invocation or invocation_of(ground.session, spec.unit), ground.read_facts)
+    if attempt is not None:
+        evidence.keep_after(attempt.wanted.journals(attempt.began), ground.read_facts)
     return state
+
+
+def _failure(exc: FleetbenchError, attempt: Attempt | None) -> Failure:
+    """Return why a trial failed; where several units serve it, the cause says which one it was."""
+    if not isinstance(exc, NotReady) or attempt is None:
+        return as_failure(exc)
+    if exc.unit and exc.invocation:
+        # A server whose engine died ends with status 0; systemd then forgets the unit and its invocation.
+        attempt.began[exc.unit] = exc.invocation
+    failure = exc.failure or as_failure(exc)
+    role = attempt.wanted.role(exc.unit)
+    return replace(failure, cause=f"{role}: {failure.cause}") if role else failure
 
 
 def prepared(ground: Ground, row: TrialRow, bench: Bench) -> Bench:
@@ -85,12 +100,14 @@ def run_control(ground: Ground, row: TrialRow, bench: Bench, go_on: Callable[[],
     NotReady when the server is not the one any more that was measured.
     """
     facts = ground.read_facts(ground.session)
-    spec = sweep_spec(ground, row, facts)
+    wanted = arrange(ground.host, ground.model, row, facts)
+    began = {unit.name: unit.invocation for unit in units_of(facts).values()}
     measure_all(
         ground,
         replace(row, workloads=row.workloads[:1]),
         prepared(ground, row, bench),
-        server_of(ground, spec, bench.client),
+        server_of(ground, wanted, bench.client),
+        starts_of(wanted, began),
         boot=boot_of(facts),
         fresh=False,
         order=[(MeasurementKind.CONTROL, number) for number in range(1, row.repeats + 1)],

@@ -127,6 +127,7 @@ class Work:
                 host=row.host,
                 gpus=row.gpus,
                 port=row.port,
+                member_ports=row.member_ports,
                 client=self._client or row.host,
             )
             self._held.pop(number, None)
@@ -241,15 +242,19 @@ class Work:
 
     def _placed(self, row: TrialRow, place: Place) -> Taken:
         host, gpus = place.host.name, gpu_set(row.config, place.gpus, place.topology)
+        ports = place.member_ports(row.config)
         if row.state is TrialState.PENDING:
-            self._store.place_trial(self._run_id, row.number, host=host, gpus=gpus, port=place.port)
-            return Taken(row=replace(row, host=host, gpus=gpus, port=place.port))
+            self._store.place_trial(
+                self._run_id, row.number, host=host, gpus=gpus, port=place.port, member_ports=ports
+            )
+            return Taken(row=replace(row, host=host, gpus=gpus, port=place.port, member_ports=ports))
         before = self._store.begin_elsewhere(
             self._run_id,
             row.number,
             host=host,
             gpus=gpus,
             port=place.port,
+            member_ports=ports,
             client=self._client or host,
         )
         now = next(found for found in self._store.trials(self._run_id) if found.number == row.number)

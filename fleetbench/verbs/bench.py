@@ -23,6 +23,7 @@ from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
 from fleetbench.service.lifecycle import address_of, bound_to
 from fleetbench.service_log import phase
+from fleetbench.sweep.alive import Start
 from fleetbench.sweep.boots import boot_of, facts_when_running
 from fleetbench.sweep.evidence import Evidence
 from fleetbench.sweep.ground import Bench, Ground
@@ -194,7 +195,7 @@ def _to_its_end(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, eviden
         store.set_run_state(run.id, RunState.FAILED, exc.what)
         track.end_trial(TrialState.FAILED, failure.cause)
         track.enter(Step.FETCH, "journal and facts")
-        evidence.keep_after(exc.invocation, ground.read_facts)
+        evidence.keep_after({"server.journal": exc.invocation}, ground.read_facts)
         dismiss(bench.session, Preload(run.id, row.host, bench.client))
         raise
     except FleetbenchError as exc:
@@ -221,7 +222,7 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
         unit=unit.name,
         endpoints=((address_of(bound_to(unit, now)), row.port),),
     )
-    evidence.keep_before(_text_of(host, now, unit), now)
+    evidence.keep_before({"unit.service": _text_of(host, now, unit)}, now)
     store.set_trial(
         run.id,
         row.number,
@@ -240,7 +241,7 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
         row, unit = store.trials(run.id)[0], _running_unit(host, now, row.port)
         _measure(ground, row, prepared(ground, row, bench), server, now)
     ground.track.enter(Step.FETCH, "journal and facts")
-    evidence.keep_after(unit.invocation, ground.read_facts)
+    evidence.keep_after({"server.journal": unit.invocation}, ground.read_facts)
 
 
 def _refuse_invalid(store: Store, run: RunRow, host: Host) -> None:
@@ -270,7 +271,8 @@ def _measure(ground: Ground, row: TrialRow, bench: Bench, server: Server, facts:
         seen=ground.track.journal,
     )
     fresh = is_fresh(row, unit.invocation)
-    measure_all(ground, row, bench, server, boot=boot_of(facts), fresh=fresh)
+    start = Start(unit=unit.name, invocation=unit.invocation, endpoint=server.endpoints[0])
+    measure_all(ground, row, bench, server, [start], boot=boot_of(facts), fresh=fresh)
 
 
 def _running_unit(host: Host, facts: HostFacts, port: int) -> Unit:

@@ -40,7 +40,7 @@ def show(
         for unit in lent:
             console.progress(f"would borrow the GPUs of {unit.name} (GPU {unit.gpus})", host=one.host.name)
     try:
-        refuse_unready(surveys, question, client)
+        refuse_unready(surveys, found, question, client)
     except NotPossible as exc:
         console.progress(f"would be refused: {exc.what} ({exc.next_step})", host=exc.host)
     if steps:
@@ -62,7 +62,7 @@ def _columns(places: Mapping[str, Place], forecast: Forecast) -> Mapping[str, Ca
         "trial": lambda trial: trial.number,
         "host": lambda trial: trial.host,
         "gpus": lambda trial: _gpus(trial, places[trial.host]),
-        "port": lambda trial: trial.port,
+        "port": _ports,
         "config": lambda trial: trial.config.label,
         "repeats": lambda trial: trial.repeats,
         "time": lambda trial: in_words(forecast.of_trial(trial).seconds) if trial.skipped is None else None,
@@ -79,6 +79,11 @@ def _gpus(trial: Trial, place: Place) -> str:
     if trial.skipped is not None:
         return ""
     return " + ".join(map(str, gpu_sets(trial.config, place.gpus, place.topology)))
+
+
+def _ports(trial: Trial) -> str:
+    """The port that is measured, and of several servers theirs behind it."""
+    return " ".join([str(trial.port), *(["→"] if trial.member_ports else []), *map(str, trial.member_ports)])
 
 
 def _verdict(trial: Trial) -> str:

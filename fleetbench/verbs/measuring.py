@@ -98,7 +98,7 @@ def sweep(
         if options.check:
             show(store, surveys, found, question, forecast, options, client=measuring, steps=steps)
             return Exit.CHANGES_PENDING
-        refuse_unready(surveys, question, measuring)
+        refuse_unready(surveys, found, question, measuring)
         tell(surveys, found)
         refuse_nothing(found)
         run = store.create_run(

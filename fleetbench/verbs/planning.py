@@ -14,7 +14,7 @@ from fleetbench.plan.architecture import Architecture, read_architecture
 from fleetbench.plan.planner import Candidate, plan_sweep
 from fleetbench.plan.roofline import Guess, Machine, Shape
 from fleetbench.plan.schedule import Place
-from fleetbench.preflight import refuse_missing_venvs, refuse_prompts
+from fleetbench.preflight import refuse_missing_venvs, refuse_prompts, refuse_without_nginx
 from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, facts_of, print_failures, session_to
@@ -96,9 +96,15 @@ def survey(hosts: Sequence[Host], question: Question, options: Options) -> tuple
     return found
 
 
-def refuse_unready(surveys: Sequence[Survey], question: Question, client: Host | None) -> None:
-    """Raise NotPossible when a venv that serves or measures is not there, or cannot read the prompts."""
+def refuse_unready(
+    surveys: Sequence[Survey], found: Sequence[Trial], question: Question, client: Host | None
+) -> None:
+    """Raise NotPossible when a venv that serves or measures is not there, or cannot read the prompts; or when
+    nginx is not there for several servers."""
+    kinds = {one.host.name: one.place.kind for one in surveys}
     for one in surveys:
+        alike = [t.config for t in found if kinds[t.host] == one.place.kind and t.skipped is None]
+        refuse_without_nginx(one.host, alike, one.facts)
         refuse_missing_venvs(one.host, question.served_on(one.host), one.facts)
         if client is None or client.name == one.host.name:
             refuse_prompts(one.host, question.sweep.workloads, one.facts)

@@ -44,7 +44,7 @@ def _status_row(host: Host, unit: Unit) -> tuple[object, ...]:
     note = ""
     if unit.need_reload:
         note = "file changed since daemon-reload"
-    elif unit.running and unit.running_spec != unit.spec:
+    elif unit.running and unit.running_spec != unit.spec and not unit.name.startswith("vllm-sweep-"):
         note = "restart pending: the file is newer than the process"
     elif unit.active == "failed":
         note = f"{unit.result}, status {unit.exit_code}"

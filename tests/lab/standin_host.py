@@ -58,7 +58,7 @@ rm -f "$1" /tmp/x
 exit 0
 """
 _LEFT = r"""
-ls -d /run/systemd/system/vllm-* /opt/vllm/runs/* 2>/dev/null
+ls -d /run/systemd/system/vllm-* /run/vllm-* /run/fleetbench/vllm-* /opt/vllm/runs/* 2>/dev/null
 systemctl list-units --all --plain --no-legend 'fleetbench-*' 'vllm-sweep-*' | cut -d' ' -f1
 exit 0
 """
@@ -79,6 +79,19 @@ _MODELS: Mapping[str, Mapping[str, str]] = {
     "exit-late": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "1", "STANDIN_TEXT": OUT_OF_MEMORY},
     "first": {"STANDIN": "first", "STANDIN_TEXT": "RuntimeError: the kernel of the first request is broken"},
     "hang": {"STANDIN": "hang"},
+    "second-exits": {
+        "STANDIN": "exit-late",
+        "STANDIN_GPUS": "1",
+        "STANDIN_LOAD_S": "1",
+        "STANDIN_TEXT": OUT_OF_MEMORY,
+    },
+    "second-dies": {
+        "STANDIN": "later",
+        "STANDIN_AFTER": "12",
+        "STANDIN_GPUS": "1",
+        "STANDIN_TEXT": OUT_OF_MEMORY,
+    },
+    "second-stalls": {"STANDIN": "stall", "STANDIN_AFTER": "15", "STANDIN_GPUS": "1"},
     "killed": {"STANDIN": "killed"},
     "exit-after-5": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "5", "STANDIN_TEXT": OUT_OF_MEMORY},
     "stall": {"STANDIN": "stall", "STANDIN_AFTER": "15"},
@@ -119,6 +132,25 @@ workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 
 [sweeps.long]
 parallel = [{ tp = 2 }]
 repeats = 1
+workload = { num_prompts = 60, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.units]
+parallel = [{ tp = 1, units = 2 }]
+repeats = 1
+stall_timeout_s = 6
+workload = { num_prompts = 80, max_concurrency = 2, input_len = 8, output_len = 8 }
+
+[sweeps.units-and-more]
+parallel = [{ tp = 2 }, { tp = 1, units = 2 }, { tp = 2, units = 2 }, { tp = 2 , units = 4 }]
+repeats = 1
+workload = { num_prompts = 20, max_concurrency = 2, input_len = 8, output_len = 8 }
+
+[sweeps.packed-units]
+parallel = [
+  { units = 2, max_model_len = 100 }, { units = 2, max_model_len = 200 },
+  { units = 2, max_model_len = 300 }, { units = 2, max_model_len = 400 },
+]
+repeats = 3
 workload = { num_prompts = 60, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.six]

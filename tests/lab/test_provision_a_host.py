@@ -137,6 +137,21 @@ def test_pip_does_the_same_where_there_is_no_uv(site: Site) -> None:
     assert site.on("lab-01", lock) == site.on("lab-02", lock), "same lock, same stamp on two hosts"
 
 
+def test_a_host_that_is_to_balance_gets_nginx_and_no_web_server(site: Site) -> None:
+    assert site.provision(site.host("lab-02")).status in (Status.OK, Status.CHANGED)
+    assert site.on("lab-02", "command -v nginx") == ""
+    host = site.host("lab-02", balancer=True)
+    assert [step.summary for step in site.provision(host).steps] == ["install nginx"]
+    assert site.provision(host).status is Status.OK
+    assert site.on("lab-02", "rpm -q nginx").startswith("nginx-")
+    assert site.on(
+        "lab-02", "systemctl is-active nginx; systemctl is-enabled nginx; ss -Htln 'sport = :80'"
+    ).split() == [
+        "inactive",
+        "disabled",
+    ]
+
+
 def test_a_hostile_prefix_and_environment_are_taken_literally(site: Site) -> None:
     host = site.host("lab-02", prefix=HOSTILE, install_env={"X_TEST": 'a "b" $HOME \\ `id` %n'})
     assert site.provision(host).status is Status.CHANGED

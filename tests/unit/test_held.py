@@ -20,7 +20,7 @@ from fleetbench.service.held import (
     Held,
     obstacle,
 )
-from fleetbench.sweep.again import another_port, passing
+from fleetbench.sweep.again import another_port, others_where_taken, passing
 from fleetbench.sweep.holders import holders, intruders, orphans
 from fleetbench.sweep.idle_memory import IdleMemory
 
@@ -161,3 +161,14 @@ def test_another_port_is_the_next_free_one_of_the_range_and_not_the_lost_one() -
     assert another_port(replace(HOST, sweep_ports=(8101, 8105)), taken, 8105) == 8101
     assert another_port(replace(HOST, sweep_ports=(8101, 8103)), taken, 8101) is None
     assert another_port(replace(HOST, sweep_ports=(8101, 8105)), taken, 8101, others={8101, 8104}) == 8105
+
+
+def test_of_several_ports_only_those_change_that_somebody_else_has() -> None:
+    ours = Listener(address="127.0.0.1", port=8102, pid=3, unit="vllm-sweep-8102.service")
+    theirs = [Listener(address="0.0.0.0", port=port, pid=4, unit="foreign.service") for port in (8103, 8104)]
+    taken = facts_of(0, listeners=(ours, *theirs))
+    host = replace(HOST, sweep_ports=(8101, 8106))
+    assert others_where_taken(host, taken, (8101, 8102, 8103)) == (8101, 8102, 8105)
+    assert others_where_taken(host, facts_of(0, listeners=(ours,)), (8101, 8102, 8103)) == (8101, 8102, 8103)
+    full = replace(HOST, sweep_ports=(8101, 8104))
+    assert others_where_taken(full, taken, (8101, 8102, 8103)) == (8101, 8102, 8103)

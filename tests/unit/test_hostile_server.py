@@ -112,3 +112,18 @@ def test_a_byte_now_and_then_does_not_hold_the_controller() -> None:
     with serving(drip) as port, pytest.raises(http.Unanswered, match="within 1 s"):
         http.ask(port, "m", timeout_s=1)
     assert time.monotonic() - began < 5
+
+
+def test_headers_of_an_answer_are_named_in_lower_case_and_cannot_move_the_cursor() -> None:
+    body = json.dumps({"choices": [{"text": "ok"}]}).encode()
+    asked: list[str | None] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.headers.get("X-Who"))
+        send(handler, body, **{"X-Answered-By": "127.0.0.1:8102\x1b[2J" + "9" * 500})
+
+    with serving(answer) as port:
+        text, headers = http.complete(port, "m", headers={"X-Who": "1"})
+    assert (text, asked) == ("ok", ["1"])
+    assert headers["x-answered-by"].startswith("127.0.0.1:8102 [2J")
+    assert len(headers["x-answered-by"]) <= 200

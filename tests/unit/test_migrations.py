@@ -68,6 +68,30 @@ def test_a_later_migration_keeps_what_is_stored(database_url: str, tmp_path: Pat
     engine.dispose()
 
 
+def test_a_trial_of_the_first_schema_has_no_servers_behind_a_balancer(
+    database_url: str, tmp_path: Path
+) -> None:
+    engine = open_engine(parse_url(database_url))
+    with writing(engine, "migrate") as connection:
+        migrate(connection, MIGRATIONS[:1])
+        connection.execute(
+            text(
+                "INSERT INTO runs (id, kind, state, model, hosts, arguments, created_at, updated_at)"
+                " VALUES ('r', 'sweep', 'done', 'm', '[]', '{}', 'then', 'then')"
+            )
+        )
+        connection.execute(
+            text(
+                "INSERT INTO trials (run_id, number, host, gpus, port, config, workloads, repeats, state,"
+                " effective) VALUES ('r', 1, 'h', '0', 8101, :config, '[]', 1, 'measured', '{}')"
+            ),
+            {"config": '{"tp": 1}'},
+        )
+    engine.dispose()
+    with open_store(database_url, tmp_path / "runs") as store:
+        assert [trial.member_ports for trial in store.trials("r")] == [()]
+
+
 def test_a_migration_that_fails_half_way_leaves_nothing(database_url: str) -> None:
     broken = (*MIGRATIONS, Migration(NEXT, "broken", ("CREATE TABLE fine (a INTEGER)", "CREATE TABLE ,")))
     engine = open_engine(parse_url(database_url))

@@ -81,6 +81,22 @@ def test_the_first_free_port_is_taken_and_a_sweep_units_own_counts_as_free() -> 
         free_port(replace(HOST, sweep_ports=(8101, 8101)), held)
 
 
+def test_each_of_several_servers_gets_a_free_port_behind_the_balancers() -> None:
+    listeners = (Listener(address="0.0.0.0", port=8103, pid=3),)
+    place = Place.of(HOST, facts(listeners=listeners))
+    sweep = Sweep(name="s", parallel=(Config(tp=2), Config(units=3)))
+    one, three = trials(sweep, MODEL, [place])
+    assert (one.port, one.member_ports) == (8101, ())
+    assert (three.port, three.member_ports) == (8101, (8102, 8104, 8105))
+
+
+def test_a_plan_with_several_servers_is_refused_where_there_are_too_few_ports() -> None:
+    sweep = Sweep(name="s", parallel=(Config(units=3),))
+    narrow = replace(HOST, sweep_ports=(8101, 8103))
+    with pytest.raises(NotPossible, match="needs 4 ports, and of 8101 to 8103 3 are free"):
+        trials(sweep, MODEL, [Place.of(narrow, facts())])
+
+
 def test_a_host_whose_gpus_cannot_be_seen_is_refused_with_the_reason() -> None:
     with pytest.raises(NotPossible, match="no GPU can be seen"):
         Place.of(HOST, facts(gpus=Missing("driver/library version mismatch")))

@@ -11,7 +11,7 @@ from nouns import BUILD, HOST, facts, gpu, spec, unit
 from fleetbench.errors import FleetbenchError, NotPossible, UsageError
 from fleetbench.facts.values import File, GpuProcess, HostFacts, Listener, Missing, Venv
 from fleetbench.model import Config, Device, ServiceSpec, Workload
-from fleetbench.preflight import refuse, refuse_missing_venvs, refuse_prompts
+from fleetbench.preflight import refuse, refuse_missing_venvs, refuse_prompts, refuse_without_nginx
 
 HALF_MADE = {HOST.venv: Venv(path=HOST.venv, complete=False)}
 STRANGER = GpuProcess(pid=77, name="python", used_mib=9000)
@@ -68,9 +68,18 @@ def test_parallel_sizes_must_match_the_gpus_given() -> None:
         refuse(HOST, spec(config=Config(tp=2, dp=2)), facts())
 
 
-def test_several_units_are_refused_rather_than_measured_under_a_wrong_name() -> None:
-    with pytest.raises(NotPossible, match="units=2"):
+def test_one_unit_is_one_server_and_never_several_under_one_name() -> None:
+    with pytest.raises(UsageError, match="units=2: a unit is one server"):
         refuse(HOST, spec(config=Config(units=2)), facts())
+
+
+def test_several_servers_need_nginx_and_one_does_not() -> None:
+    refuse_without_nginx(HOST, [Config(tp=2), Config(dp=2)], facts())
+    refuse_without_nginx(HOST, [Config(units=2)], facts(tools={"nginx": "/usr/sbin/nginx"}))
+    with pytest.raises(NotPossible, match="units=2 needs nginx") as caught:
+        refuse_without_nginx(HOST, [Config(tp=2), Config(units=2)], facts())
+    assert "balancer = true" in caught.value.next_step
+    assert "invoke provision --hosts h100-01" in caught.value.next_step
 
 
 def test_the_unit_itself_and_what_is_borrowed_are_no_obstacle() -> None:

@@ -34,6 +34,25 @@ def run_of(steps: tuple[Step, ...], beginning: str) -> Run:
     return found[0]
 
 
+def test_a_host_that_balances_gets_nginx_in_the_same_step_and_one_that_has_it_gets_nothing() -> None:
+    host = replace(H100_HOST, balancer=True)
+    facts = rocky()
+    steps = plan(host, facts, inputs(host, facts)).steps
+    assert summaries(steps)[0] == "install python3.12 python3.12-devel nginx"
+    assert "nginx is not there" in steps[0].reason
+    there = replace(facts, tools={**facts.tools, "nginx": "/opt/site/nginx"})
+    assert "nginx" not in summaries(plan(host, there, inputs(host, there)).steps)[0]
+
+
+def test_apt_leaves_the_web_server_that_it_installs_stopped_and_disabled() -> None:
+    host = replace(H100_HOST, balancer=True)
+    facts = ubuntu()
+    script = " ".join(run_of(plan(host, facts, inputs(host, facts)).steps, "install python").argv)
+    assert script.index("mask --runtime") < script.index("install --") < script.index("disable")
+    other = plan(H100_HOST, facts, inputs(H100_HOST, facts)).steps
+    assert "nginx" not in " ".join(run_of(other, "install python").argv)
+
+
 def test_a_fresh_rocky_9_with_h100s_gets_everything_in_order() -> None:
     facts = rocky()
     steps = plan(H100_HOST, facts, inputs(H100_HOST, facts, hf_token=TOKEN)).steps

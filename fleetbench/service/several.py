@@ -1,0 +1,58 @@
+"""Several units that are nothing without each other: started, watched and stopped in one command each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fleetbench.errors import CommandFailed
+from fleetbench.facts.systemd import blocks
+from fleetbench.service.diagnose import not_ready
+from fleetbench.service.lifecycle import Said
+from fleetbench.transport.durable import DurableSession
+
+
+def start_all(session: DurableSession, units: Sequence[str], began: dict[str, str]) -> None:
+    """Start units side by side; `began` gets each one's invocation id once its program runs (Type=exec).
+
+    NotReady with the cause of the first that does not. Like `lifecycle.start`, it may be repeated.
+    """
+    session.read(("systemctl", "reset-failed", *units))
+    started = session.read(("systemctl", "start", *units), timeout_s=120)
+    shown = _show(session, units)
+    began |= {unit: shown.get(unit, {}).get("InvocationID", "") for unit in units}
+    if not started.ok:
+        dead = next((unit for unit in units if shown.get(unit, {}).get("ActiveState") != "active"), units[0])
+        raise not_ready(session, dead, began[dead])
+
+
+def first_dead(session: DurableSession, invocations: Mapping[str, str]) -> str:
+    """Return the first of these units that is not active, or not the start that it was; empty: all are well.
+
+    `invocations` holds the id of that start by unit.
+    """
+    now = _show(session, tuple(invocations))
+    for unit, invocation in invocations.items():
+        shown = now.get(unit, {})
+        if shown.get("InvocationID") != invocation or shown.get("ActiveState") != "active":
+            return unit
+    return ""
+
+
+def stop_all(session: DurableSession, units: Sequence[str], *, said: Said = lambda _: None) -> None:
+    """Stop units side by side and wait until their cgroups are empty; those that do not exist are stopped."""
+    if not units:
+        return
+    said(f"stopping {', '.join(units)}")
+    stopped = session.read(("systemctl", "stop", *units), timeout_s=240)
+    if stopped.exit_status not in (
+        0,
+        5,
+    ):  # 5: one does not exist; the others stop all the same
+        raise CommandFailed(
+            f"cannot stop {', '.join(units)}", host=session.host.name, cause=stopped.last_line
+        )
+
+
+def _show(session: DurableSession, units: Sequence[str]) -> dict[str, dict[str, str]]:
+    asked = ("systemctl", "show", "-p", "Id", "-p", "InvocationID", "-p", "ActiveState", "--", *units)
+    return {shown.get("Id", ""): shown for shown in blocks(session.read(asked).stdout)}
