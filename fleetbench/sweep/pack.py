@@ -53,6 +53,8 @@ class Packing:
         self._lane, self._work, self._place, self._ports, self._gpus = lane, work, place, ports, gpus
         self._store, self._run = lane.engine.store, lane.run.id
         self._broken = threading.Event()
+        for each in (lane.session, lane.client_session):
+            each.stop = lease.Either(*filter(None, (each.stop, self._broken)))
         self._lock = threading.Lock()
         self._active: dict[int, bool] = {}
         self._refused: set[int] = set()
@@ -195,13 +197,12 @@ class Packing:
         """Return what a GPU set does: one trial after the other, or `once` one whose end is left open."""
 
         def work_through() -> None:
-            stop = lease.Either(*filter(None, (self._lane.session.stop, self._broken)))
             with open_lane(
                 self._lane.engine,
                 self._lane.run,
                 self._lane.host,
                 name=slot.name,
-                stop=stop,
+                stop=self._lane.session.stop,
                 beside=self._lane,
             ) as lane:
                 while not self._broken.is_set():

@@ -93,7 +93,6 @@ def test_two_hosts_share_six_trials_longest_first_and_neither_idles_while_work_i
     begun = {n: min(p.began_ms for p in periods if p.trial == n) for n in range(1, 7)}
     order = sorted(begun, key=lambda number: begun[number])
     expected = expected_s(checked)
-    assert expected[6] > expected[1]
     # The table has tenths of a second for each of seven steps.
     assert all(expected[first] >= expected[then] - 0.7 for first, then in pairwise(order)), (order, expected)
     for host in idle_fleet.names:
