@@ -27,6 +27,7 @@ def findings(
     problem: str = "",
     vocabulary: int | None = None,
     prompts: Sequence[str] | None = None,
+    servers: int = 1,
 ) -> tuple[Finding, ...]:
     """Judge one measurement by the counters before and after it.
 
@@ -34,6 +35,8 @@ def findings(
         before, after: None when there was no answer; `problem` then says why.
         result: what the client reports; None when it reports nothing (its own verdict says so).
         workload, vocabulary, prompts: what explains hits, see `own_prefixes.explained`.
+        servers: whose counters these are; a controller that comes back asks each whether it still serves,
+            and of several each through the balancer.
     """
     if before is None or after is None:
         why = problem or "no reading"
@@ -41,7 +44,7 @@ def findings(
     counted = since(before, after)
     return (
         *_cached(before, counted, workload, vocabulary, prompts),
-        *_requests(counted, result, workload),
+        *_requests(counted, result, workload, servers),
     )
 
 
@@ -81,11 +84,13 @@ def _cached(
         )
 
 
-def _requests(counted: Reading, result: BenchResult | None, workload: Workload) -> Iterator[Finding]:
+def _requests(
+    counted: Reading, result: BenchResult | None, workload: Workload, servers: int
+) -> Iterator[Finding]:
     if counted.requests is None or result is None or result.completed is None or result.failed:
         return
     # The client may send its first prompt once more to see whether the server answers.
-    most = result.completed + 1 + option(workload, "--num-warmups")
+    most = result.completed + 1 + option(workload, "--num-warmups") + (servers + 1 if servers > 1 else 0)
     if counted.requests > most:
         yield (
             Verdict.SUSPECT,

@@ -76,6 +76,7 @@ class CounterWitness:
             problem=problem or last.problem,
             vocabulary=self._vocabulary_size(),
             prompts=_prompts(workload),
+            servers=len(self._endpoints()),
         )
         return (*found, *self._intruders())
 

@@ -88,7 +88,7 @@ def test_check_shows_the_gpu_set_and_the_port_of_each_server(served: Fleet) -> N
     done = served.invoke(*SWEEP, "units-and-more", "--check", "--format", "csv")
     assert done.status == 2, done.err
     rows = [line.split(",") for line in done.out.splitlines()]
-    assert rows[0][:4] == ["trial", "host", "gpus", "ports"]
+    assert rows[0][:4] == ["trial", "host", "gpus", "port"]
     assert '1,lab-01,"0,1",8101,' in done.out
     assert "2,lab-01,0 + 1,8101 → 8102 8103," in done.out
     assert '3,lab-01,"0,1 + 2,3",8101 → 8102 8103,' in done.out
@@ -247,4 +247,4 @@ def test_a_server_that_stands_still_fails_the_trial_while_the_other_one_works(se
     failure = only_trial(served).failure
     assert failure is not None
     assert failure.cause.startswith("server 2 of 2 (GPU 1, port 8103): ")
-    assert failure.kind == "hangs"
+    assert failure.kind == "server-hangs"

@@ -143,6 +143,16 @@ def test_requests_that_the_client_does_not_know_of_are_suspect(requests: int, sa
     assert not said or said in found[0][1]
 
 
+@pytest.mark.parametrize(
+    ("servers", "more", "alone"), [(1, 1, True), (1, 2, False), (4, 6, True), (4, 7, False)]
+)
+def test_each_of_several_servers_may_have_been_asked_by_us(servers: int, more: int, alone: bool) -> None:
+    before = Reading(requests=10, cache={"enable_prefix_caching": "False"})
+    after = replace(before, requests=2010 + more)
+
+    assert (findings(before, after, DONE, WORKLOAD, servers=servers) == ()) is alone
+
+
 def test_failed_requests_are_the_client_s_own_verdict() -> None:
     assert findings(FRESH, after(0, requests=1800), BenchResult(completed=1800, failed=200), WORKLOAD) == ()
 
