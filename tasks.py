@@ -299,7 +299,7 @@ def bench(
 ) -> None:
     """Measure a running service with `vllm bench serve`; a cut connection does no harm."""
     from fleetbench.verbs.bench import bench as run
-    from fleetbench.verbs.bench import with_concurrency
+    from fleetbench.verbs.bench_load import with_concurrency
 
     options = Options(hosts=hosts, inventory=inventory, form=format, debug=debug)
     workload = Workload(

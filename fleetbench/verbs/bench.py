@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 
 from fleetbench import console
 from fleetbench.bench.measure import Server
 from fleetbench.bench.prepare import Preload, dismiss
 from fleetbench.bench.prompts import check_prompts
-from fleetbench.bench_program import Program
 from fleetbench.errors import Exit, FleetbenchError, HostRebooted, NotPossible, NotReady, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import Inventory, find_host
@@ -34,7 +33,8 @@ from fleetbench.sweep.track import Track
 from fleetbench.sweep.trial import as_failure, prepared
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import served_by
-from fleetbench.verbs.common import Options, at_least, facts_of, session_to
+from fleetbench.verbs.bench_load import check_load
+from fleetbench.verbs.common import Options, facts_of, session_to
 from fleetbench.verbs.display import watching
 from fleetbench.verbs.measuring import PATIENCE_S, resumable
 
@@ -56,13 +56,7 @@ def bench(
     lines_only: bool = False,
 ) -> Exit:
     """Measure the service on a port of one host; an interrupted run of the same work is continued."""
-    at_least(1, input_len=workload.input_len, output_len=workload.output_len, repeats=repeats, limit=limit_s)
-    at_least(1, num_prompts=workload.num_prompts)
-    if workload.client_program not in ("auto", Program.PYTHON, Program.RUST):
-        raise UsageError(
-            f"--client-program {workload.client_program!r} is no client", next_step="auto, python or rust"
-        )
-    at_least(0, rate=workload.request_rate or 0, temperature=workload.temperature, seed=seed)
+    check_load(workload, repeats=repeats, seed=seed, limit_s=limit_s)
     inventory = options.load()
     with open_store() as store:
         if resume:
@@ -293,12 +287,3 @@ def _text_of(host: Host, facts: HostFacts, unit: Unit) -> str:
     if file is None or file.text is None:
         raise NotPossible(f"cannot read {unit.fragment or unit.name}", host=host.name)
     return file.text
-
-
-def with_concurrency(workload: Workload, text: str) -> Workload:
-    """Return the workload with `--concurrency`; empty means open loop (all at once, or at a rate)."""
-    if not text:
-        return replace(workload, max_concurrency=None)
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"--concurrency {text!r} is no number", next_step="a number from 1 up")
-    return replace(workload, max_concurrency=int(text))

@@ -34,8 +34,7 @@ set -eu
 id vllm >/dev/null 2>&1 || useradd --system --create-home --home-dir /opt/vllm --shell /usr/sbin/nologin vllm
 venv=/opt/vllm/venvs/vllm-$1
 packages=$venv/lib/python3.9/site-packages
-mkdir -p "$venv/bin" "$packages/vllm-$1.dist-info" "$packages/torch-2.9.0.dist-info"
-mkdir -p "$packages/pandas-2.3.0.dist-info"
+mkdir -p "$venv/bin" "$packages"/{vllm-$1,torch-2.9.0,pandas-2.3.0}.dist-info
 install -d -o root /opt/vllm
 install -d -o vllm /opt/vllm/models /opt/vllm/cache
 cat > "$venv/bin/vllm"
