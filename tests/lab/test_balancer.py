@@ -248,3 +248,21 @@ def test_a_server_that_stands_still_fails_the_trial_while_the_other_one_works(se
     assert failure is not None
     assert failure.cause.startswith("server 2 of 2 (GPU 1, port 8103): ")
     assert failure.kind == "server-hangs"
+
+
+def test_trials_of_several_servers_run_side_by_side_behind_balancers_of_their_own(served: Fleet) -> None:
+    done = served.invoke(
+        *("sweep", "--model", "calm", "--hosts", "lab-01", "--sweep", "packed-units", "--pack"),
+        timeout_s=400,
+    )
+    assert done.status == 0, done.err
+    assert "trials on 2 GPUs go on side by side" in done.err
+    check_nothing_left(served)
+    with served.store() as store:
+        trials = store.trials(store.run("latest").id)
+    assert {trial.state for trial in trials} == {TrialState.MEASURED}
+    assert any(trial.packed_with for trial in trials)
+    ports = {(str(trial.gpus), trial.port, *trial.member_ports) for trial in trials}
+    assert {gpus for gpus, *_ in ports} == {"0,1", "2,3"}
+    first, second = (set(numbers) for _, *numbers in ports)
+    assert not first & second
