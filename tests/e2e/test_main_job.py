@@ -18,8 +18,8 @@ from fleetbench.results.store import open_store
 
 HOSTS = "lab-01,lab-02"
 SWEEP = """
-[sweeps.three]
-parallel = [{ tp = 1 }, { tp = 2 }, { tp = 3 }]
+[sweeps.four]
+parallel = [{ tp = 1 }, { tp = 2 }, { units = 2 }, { tp = 3 }]
 repeats = 2
 ready_timeout_s = 300
 bench_timeout_s = 600
@@ -33,6 +33,7 @@ def test_provision_shows_first_then_changes_then_has_nothing_to_do(site: Site) -
     shown = site.invoke("provision", "--hosts", HOSTS, "--check", "--diff", status=2)
     assert shown.count("would change") >= 2
     assert "install python3" in shown
+    assert "nginx" in shown
     assert "No such file" in labs.enter("lab-01", ("ls", "/opt/vllm"), settings=site.settings).stderr
     made = site.invoke("provision", "--hosts", HOSTS, timeout_s=1500)
     assert made.count("changed") >= 2
@@ -87,23 +88,27 @@ def test_a_killed_server_is_restarted_and_nobody_holds_its_memory(site: Site) ->
 def test_a_sweep_measures_what_can_start_and_names_the_cause_of_what_cannot(site: Site) -> None:
     directory = site.place / "inventory"
     (directory / "sweeps.toml").write_text(SWEEP)
-    words = ("sweep", "--model", "tiny", "--sweep", "three", "--hosts", "lab-01")
+    words = ("sweep", "--model", "tiny", "--sweep", "four", "--hosts", "lab-01")
     shown = site.invoke(*words, "--check", "--format", "csv", status=2)
     assert "impossible, skipped" in shown
     assert "heads: 4 attention heads are not divisible by tp=3" in shown
     said = site.invoke(*words, "--try-all", timeout_s=1500)
-    assert "2 of 3 trials measured" in said
+    assert "3 of 4 trials measured" in said
+    assert "nginx on port 8101 reaches all 2 servers" in said
     assert "vllm-8001.service serves again" in said
     assert site.completion("lab-01", 8001, seconds=5)
     assert site.on("lab-01", "bash", "-c", "ls /run/systemd/system | grep vllm || true") == ""
     report = site.fleetbench("report", "latest")
-    for words in ("tp=1", "tp=2", "tp=3", "4 attention heads cannot be divided by tp=3"):
+    for words in ("tp=1", "tp=2", "units=2", "tp=3", "4 attention heads cannot be divided by tp=3"):
         assert words in report
     rows = site.rows()
-    assert [row["state"] for row in rows] == ["measured", "measured", "failed"]
+    assert [row["state"] for row in rows] == ["measured", "measured", "measured", "failed"]
     run = next(path for path in sorted((site.place / "runs").iterdir(), reverse=True) if path.is_dir())
     for name in ("server.journal", "unit.service", "facts-before.json", "workload-0/measure-1/result.json"):
         assert (run / "trial-01" / name).stat().st_size > 0
+    for name in ("vllm-sweep-8102.journal", "vllm-sweep-8103.journal"):
+        answered = (run / "trial-03" / name).read_text("utf-8").count("POST /v1/completions")
+        assert answered >= 20, "each of two servers got its share of 2 repeats of 40, in pairs of 4"
     result = json.loads((run / "trial-01" / "workload-0" / "measure-1" / "result.json").read_text())
     assert (result["completed"], result["failed"]) == (40, 0)
     assert (run / "report" / "report.md").stat().st_size > 0
