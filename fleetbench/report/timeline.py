@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fleetbench.errors import one_line
 from fleetbench.report.columns import Table
-from fleetbench.results.timeline import Period, RunTimeline, Step, seconds_by_step, wall_s
+from fleetbench.results.timeline import Period, RunTimeline, Step, seconds_by_step, wall_s, worked
 
 # What a host is said to be doing in each step.
 DOING: Mapping[Step, str] = {
@@ -49,13 +49,15 @@ def rows(timeline: RunTimeline) -> dict[str, list[Period]]:
 
 def time_finding(timeline: RunTimeline) -> str:
     """Return the finding: `72 % of 14.2 min spent measuring; loading 20 %`."""
-    seconds = seconds_by_step(timeline.periods)
+    periods = worked(timeline.periods)
+    seconds = seconds_by_step(periods)
     whole = sum(seconds.values())
     if not whole:
         return "no time was noted"
     measuring = seconds.pop(Step.MEASURE, 0.0)
-    per_row = rows(timeline)
-    wall = spoken(whole) if len(per_row) == 1 else f"{spoken(whole)} on {len(timeline.hosts)} hosts together"
+    hosts, lanes = len(timeline.hosts), len({row_name(period) for period in periods})
+    over = f" on {hosts} hosts together" if hosts > 1 else f" on {lanes} lanes together" if lanes > 1 else ""
+    wall = f"{spoken(whole)}{over}"
     text = f"{_percent(measuring / whole)} of {wall} spent measuring"
     if seconds:
         step, most = max(seconds.items(), key=lambda item: item[1])
@@ -65,7 +67,7 @@ def time_finding(timeline: RunTimeline) -> str:
 
 def time_table(timeline: RunTimeline) -> Table:
     """Return seconds and share of each step, over all hosts; the last row is the whole."""
-    seconds = seconds_by_step(timeline.periods)
+    seconds = seconds_by_step(worked(timeline.periods))
     whole = sum(seconds.values())
     cells = [
         (step.value, round(value, 1), round(100 * value / whole, 1) if whole else None)

@@ -20,6 +20,7 @@ FILE_NAME = "timeline.json"
 VERSION = 1
 AWAY = "controller away"
 NOTHING_TO_DO = "nothing to do"
+SIDE_BY_SIDE = "trials side by side"
 # A text of a file that somebody may have edited or cut; a sweep of a week has some ten thousand periods.
 MAX_BYTES = 64_000_000
 
@@ -94,6 +95,11 @@ def seconds_by_step(periods: Iterable[Period]) -> dict[Step, float]:
     for period in periods:
         total[period.step] += period.ended_ms - period.began_ms
     return {step: found / 1000 for step, found in total.items() if found}
+
+
+def worked(periods: Iterable[Period]) -> list[Period]:
+    """Return the periods without those in which a host waits for its own lanes, whose periods they are."""
+    return [period for period in periods if period.note != SIDE_BY_SIDE or period.step is not Step.IDLE]
 
 
 def wall_s(periods: Sequence[Period]) -> float:

@@ -21,7 +21,7 @@ from fleetbench.plan.gpu_sets import gpu_sets
 from fleetbench.plan.schedule import Place
 from fleetbench.results.interference import differences
 from fleetbench.results.rows import MeasurementKind, TrialRow
-from fleetbench.results.timeline import Step
+from fleetbench.results.timeline import SIDE_BY_SIDE, Step
 from fleetbench.sweep import lease
 from fleetbench.sweep.lane import Lane, open_lane
 from fleetbench.sweep.serving import take_down
@@ -190,7 +190,7 @@ class Packing:
             run_control(self._lane.ground(), row, self._lane.bench, lambda: not ended())
 
     def _side_by_side(self, need: int, slots: Sequence[Slot]) -> None:
-        self._lane.track.enter(Step.IDLE, "trials side by side")
+        self._lane.track.enter(Step.IDLE, SIDE_BY_SIDE)
         self._together([self._job(slot, need, [], once=False) for slot in slots])
 
     def _job(self, slot: Slot, need: int, taken: list[int], *, once: bool) -> Callable[[], None]:

@@ -11,11 +11,11 @@ from fleetbench import console
 from fleetbench.bench.measure import Server
 from fleetbench.bench.prepare import Preload, dismiss
 from fleetbench.bench.prompts import check_prompts
-from fleetbench.errors import Exit, FleetbenchError, HostRebooted, NotPossible, NotReady, UsageError
-from fleetbench.facts.values import HostFacts, Unit
+from fleetbench.errors import Exit, FleetbenchError, HostRebooted, NotReady, UsageError
+from fleetbench.facts.values import HostFacts
 from fleetbench.inventory import Inventory, find_host
 from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
-from fleetbench.preflight import refuse_prompts, units_of
+from fleetbench.preflight import refuse_prompts
 from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, TrialRow, Verdict
 from fleetbench.results.store import Store, open_store
 from fleetbench.results.timeline import Step
@@ -36,6 +36,7 @@ from fleetbench.units import served_by
 from fleetbench.verbs.bench_load import check_load
 from fleetbench.verbs.common import Options, facts_of, session_to
 from fleetbench.verbs.display import watching
+from fleetbench.verbs.found import running_unit, text_of
 from fleetbench.verbs.measuring import PATIENCE_S, resumable
 
 READY_S = 1800
@@ -78,8 +79,8 @@ def bench(
             session.close()
         if client in ("", host.name):
             refuse_prompts(host, (workload,), facts)
-        unit = _running_unit(host, facts, port)
-        model, served, config = served_by(_text_of(host, facts, unit))
+        unit = running_unit(host, facts, port)
+        model, served, config = served_by(text_of(host, facts, unit))
         asked = [host.name, port, client, asdict(workload), repeats, seed, unit.spec]
         fingerprint = hashlib.sha256(json.dumps(asked, default=str).encode()).hexdigest()[:16]
         name = served or model.rstrip("/").rpartition("/")[2]
@@ -206,7 +207,7 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
     """Measure the service on the trial's port; once more when its host was rebooted in the middle."""
     store, session, host = ground.store, ground.session, ground.host
     now = ground.read_facts(session)
-    unit = _running_unit(host, now, row.port)
+    unit = running_unit(host, now, row.port)
     server = Server(
         host=host,
         address=server_address(host, bench.client, bound_to(unit, now)),
@@ -216,13 +217,13 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
         unit=unit.name,
         endpoints=((address_of(bound_to(unit, now)), row.port),),
     )
-    evidence.keep_before({"unit.service": _text_of(host, now, unit)}, now)
+    evidence.keep_before({"unit.service": text_of(host, now, unit)}, now)
     store.set_trial(
         run.id,
         row.number,
         state=TrialState.RUNNING,
         unit_name=unit.name,
-        unit_text=_text_of(host, now, unit),
+        unit_text=text_of(host, now, unit),
         spec_hash=unit.spec,
         vllm_version=host.build.version,
         effective={"invocation": unit.invocation},
@@ -232,7 +233,7 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
     except HostRebooted as exc:
         ground.said(f"{exc.what}; measuring again when {unit.name} is back")
         now = facts_when_running(session, ground.read_facts, unit.name)
-        row, unit = store.trials(run.id)[0], _running_unit(host, now, row.port)
+        row, unit = store.trials(run.id)[0], running_unit(host, now, row.port)
         _measure(ground, row, prepared(ground, row, bench), server, now)
     ground.track.enter(Step.FETCH, "journal and facts")
     evidence.keep_after({"server.journal": unit.invocation}, ground.read_facts)
@@ -253,7 +254,7 @@ def _refuse_invalid(store: Store, run: RunRow, host: Host) -> None:
 
 def _measure(ground: Ground, row: TrialRow, bench: Bench, server: Server, facts: HostFacts) -> None:
     """Measure when the service answers: it may still be loading, and the client does not wait for it."""
-    unit = _running_unit(ground.host, facts, row.port)
+    unit = running_unit(ground.host, facts, row.port)
     ground.track.enter(Step.LOAD, "until the service answers")
     lifecycle.wait_ready(
         ground.session,
@@ -267,23 +268,3 @@ def _measure(ground: Ground, row: TrialRow, bench: Bench, server: Server, facts:
     fresh = is_fresh(row, unit.invocation)
     start = Start(unit=unit.name, invocation=unit.invocation, endpoint=server.endpoints[0])
     measure_all(ground, row, bench, server, [start], boot=boot_of(facts), fresh=fresh)
-
-
-def _running_unit(host: Host, facts: HostFacts, port: int) -> Unit:
-    for unit in units_of(facts).values():
-        if unit.port == port and unit.running:
-            return unit
-    there = ", ".join(f"{u.name} ({u.active})" for u in units_of(facts).values()) or "none"
-    raise NotPossible(
-        f"no service of ours runs on port {port}",
-        host=host.name,
-        cause=f"vLLM units there: {there}",
-        next_step=f"invoke deploy --hosts {host.name} --port {port} …",
-    )
-
-
-def _text_of(host: Host, facts: HostFacts, unit: Unit) -> str:
-    file = facts.files.get(unit.fragment)
-    if file is None or file.text is None:
-        raise NotPossible(f"cannot read {unit.fragment or unit.name}", host=host.name)
-    return file.text

@@ -16,7 +16,7 @@ from fleetbench.report.summary import Report
 from fleetbench.report.timeline import shares
 from fleetbench.results.rows import UNFINISHED
 from fleetbench.results.store import Store
-from fleetbench.results.timeline import Step, seconds_by_step
+from fleetbench.results.timeline import Step, seconds_by_step, worked
 
 MOST_CAUSES = 6
 MOST_BEST = 6
@@ -56,7 +56,8 @@ class Closing:
 def closing(store: Store, run_id: str) -> Closing:
     """Return what there is to say about a run as the store and its timeline have it."""
     report = read_report(store, run_id)
-    return close(report, seconds_by_step(report.timeline.periods) if report.timeline is not None else {})
+    periods = report.timeline.periods if report.timeline is not None else ()
+    return close(report, seconds_by_step(worked(periods)))
 
 
 def close(report: Report, seconds: Mapping[Step, float]) -> Closing:

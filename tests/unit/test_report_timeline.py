@@ -26,7 +26,7 @@ from fleetbench.report.timeline import (
 from fleetbench.report.timeline_chart import COLOURS, timeline_specification
 from fleetbench.results.rows import RunKind
 from fleetbench.results.store import open_store
-from fleetbench.results.timeline import FILE_NAME, Period, RunTimeline, Step, file_text
+from fleetbench.results.timeline import FILE_NAME, SIDE_BY_SIDE, Period, RunTimeline, Step, file_text
 
 HOSTILE = "=cmd <script>alert(1)</script> | `x` [a](b)"
 
@@ -69,6 +69,15 @@ def test_the_finding_says_how_much_was_measuring_and_what_took_most_of_the_rest(
     two = a_timeline(*of((Step.IDLE, 852.0, None), host="h2"))
     assert time_finding(two) == "36 % of 28.4 min on 2 hosts together spent measuring; idle 50 %"
     assert time_finding(RunTimeline(run_id="r")) == "no time was noted"
+
+
+def test_a_host_that_waits_for_its_own_lanes_is_not_counted_twice() -> None:
+    waits = replace(of((Step.IDLE, 60.0, None))[0], note=SIDE_BY_SIDE)
+    lanes = [*of((Step.MEASURE, 60.0, 1), lane="GPU 0"), *of((Step.LOAD, 60.0, 2), lane="GPU 1")]
+    timeline = RunTimeline(run_id="r", periods=(waits, *lanes))
+    assert time_finding(timeline) == "50 % of 2.0 min on 2 lanes together spent measuring; loading 50 %"
+    assert [row[0] for row in time_table(timeline).rows] == ["load", "measure", "all"]
+    assert seconds_of_hosts(timeline)["h1"] == {"wall": 60.0, "idle": 60.0}
 
 
 def test_the_table_has_each_step_and_adds_up() -> None:
