@@ -10,7 +10,9 @@ import contextlib
 import csv
 import json
 import os
+import select
 import sys
+import termios
 import threading
 import time
 import traceback
@@ -96,11 +98,44 @@ def write(text: str) -> None:
 
 
 def progress(text: str, *, host: str = "") -> None:
-    """Write one line about the work to stderr: seconds since the start, host, what happens."""
+    """Write one line about the work to stderr: seconds since the start, host, what happens.
+
+    A terminal that was closed, a pipe without a reader, a full disk: the line is lost, the work goes on.
+    """
     if _quiet:
         return
     where = f"{host}: " if host else ""
-    _emit(f"{time.monotonic() - _started:7.1f}s  {where}{one_line(text, 300)}", sys.stderr)
+    with contextlib.suppress(OSError, ValueError):
+        _emit(f"{time.monotonic() - _started:7.1f}s  {where}{one_line(text, 300)}", sys.stderr)
+
+
+def on_terminal() -> bool:
+    """True when an operator can be asked: this process has the terminal to itself, for reading and writing.
+
+    One in the background would be stopped by the terminal as soon as it reads.
+    """
+    try:
+        mine = os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):
+        return False
+    return mine and sys.stderr.isatty()
+
+
+def ask(question: str) -> None:
+    """Put a question to the terminal; what was typed before it is no answer to it."""
+    with contextlib.suppress(OSError, ValueError, termios.error):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        _emit(question, sys.stderr)
+
+
+def answer(timeout_s: float) -> str | None:
+    """Return the line that the operator types within that time; None when none came, empty at the end."""
+    try:
+        if not select.select([sys.stdin], [], [], timeout_s)[0]:
+            return None
+        return os.read(sys.stdin.fileno(), 1000).decode("utf-8", "replace").strip()
+    except (OSError, ValueError):  # the terminal is gone
+        return ""
 
 
 def flush() -> None:

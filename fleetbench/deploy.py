@@ -140,16 +140,16 @@ def undo(
     if text is None and now.load == "not-found":
         return "nothing was changed"
     if text is None:
-        session.read(("systemctl", "disable", spec.unit))
-        session.read(("rm", "-f", "--", spec.unit_path))
+        session.change(("systemctl", "disable", spec.unit), step=f"disable {spec.unit}")
+        session.change(("rm", "-f", "--", spec.unit_path), step=f"remove {spec.unit_path}")
         session.read(("systemctl", "daemon-reload"))
         session.read(("systemctl", "reset-failed", spec.unit))
         return "the new unit was removed again; its journal is kept"
-    session.put(text.encode(), spec.unit_path)
+    session.put(text.encode(), spec.unit_path, step=f"put {spec.unit_path} back")
     session.read(("systemctl", "daemon-reload"))
     session.read(("systemctl", "reset-failed", spec.unit))
     if unit is not None and unit.enabled != "enabled":
-        session.read(("systemctl", "disable", spec.unit))
+        session.change(("systemctl", "disable", spec.unit), step=f"disable {spec.unit}")
     if untouched:
         return "the previous unit was put back, its service runs on"
     if unit is not None and unit.running:

@@ -80,6 +80,14 @@ class NotPossible(FleetbenchError):
     """The wish cannot work on this host, found out before anything was changed."""
 
 
+class Occupied(NotPossible):
+    """A GPU or a port is in somebody else's hands: it says nothing about what was wanted there."""
+
+
+class LeaseLost(FleetbenchError):
+    """The host is no longer this controller's: the loan ran out, or somebody ended it."""
+
+
 class NotConverged(FleetbenchError):
     """After all steps were applied, the plan is still not empty."""
 

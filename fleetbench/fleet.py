@@ -64,7 +64,7 @@ def on_each(
     def one(host: Host) -> HostOutcome[T]:
         nonlocal failures
         with lock:
-            if max_failures is not None and failures > max_failures:
+            if (max_failures is not None and failures > max_failures) or (stop is not None and stop.is_set()):
                 return HostOutcome(host, Status.NOT_TRIED)
         try:
             value = work(host)

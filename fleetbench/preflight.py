@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fleetbench.errors import NotPossible, UsageError
+from fleetbench.errors import NotPossible, Occupied, UsageError
 from fleetbench.facts.values import Gpu, HostFacts, Missing, Unit
 from fleetbench.model import Build, Config, Device, GpuSet, Host, Model, ServiceSpec, Workload
 from fleetbench.operations.credentials import HF_TOKEN_PATH
@@ -171,7 +171,7 @@ def _refuse_taken_gpus(host: Host, spec: ServiceSpec, facts: HostFacts, mine: se
         )
         shared = wanted & set(GpuSet.parse(unit.gpus).indices) if _is_set(unit.gpus) else set()
         if alive and shared:
-            raise NotPossible(
+            raise Occupied(
                 f"GPU {','.join(map(str, sorted(shared)))} belongs to {unit.name}",
                 host=host.name,
                 cause=f"{unit.name} is {unit.active} and {unit.enabled or 'not enabled'} on GPU {unit.gpus}",
@@ -184,7 +184,7 @@ def _refuse_taken_gpus(host: Host, spec: ServiceSpec, facts: HostFacts, mine: se
             continue
         for process in gpu.processes:
             if process.unit not in mine:
-                raise NotPossible(
+                raise Occupied(
                     f"GPU {gpu.index} is in use",
                     host=host.name,
                     cause=f"pid {process.pid} ({process.name}, {process.unit or 'no unit'}) holds"
@@ -199,7 +199,7 @@ def _refuse_taken_port(host: Host, spec: ServiceSpec, facts: HostFacts, mine: se
     for listener in facts.listeners:
         if listener.port == spec.port and listener.unit not in mine:
             owner = listener.unit or listener.process or "an unknown process"
-            raise NotPossible(
+            raise Occupied(
                 f"port {spec.port} is in use",
                 host=host.name,
                 cause=f"{owner} (pid {listener.pid}) listens on {listener.address}:{listener.port}",

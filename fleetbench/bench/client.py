@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 
 from fleetbench.bench_program import Program
-from fleetbench.errors import CommandFailed, one_line
+from fleetbench.errors import CommandFailed, FleetbenchError, one_line
 from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 
@@ -89,6 +89,16 @@ class Left:
     result: str = ""
     program: Program | None = None
     not_preloaded: str = ""
+
+    @property
+    def crashed(self) -> str:
+        """How it was ended by a signal, which says nothing about the server; empty when it was not.
+
+        A shell says 128 + N for signal N. systemd ends it itself when it takes too long: that is no crash.
+        """
+        if self.exit_status is None:
+            return "" if self.result == "timeout" else f"it was killed (systemd: {self.result or 'unknown'})"
+        return f"signal {self.exit_status - 128} ended it" if 128 < self.exit_status < 193 else ""
 
 
 def start(session: DurableSession, client: Client) -> State:
@@ -213,6 +223,20 @@ def _noted(text: bytes) -> tuple[Program | None, str]:
         return Program(noted["program"]), one_line(str(noted.get("not_preloaded", "")), 200)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None, ""
+
+
+def refuse_without_room(session: DurableSession, client: Client, name: str) -> None:
+    """Raise FleetbenchError, and forget the client, when it failed because it could not write its results."""
+    answer = session.read(bash(script("room.sh"), client.directory, client.user), timeout_s=60)
+    said = [line for line in answer.stdout.splitlines() if line.strip()]
+    if said:
+        clear(session, client)
+        raise FleetbenchError(
+            f"{name}: the client cannot write its results",
+            host=session.host.name,
+            cause=one_line(said[0].rpartition(": ")[2], 120),
+            next_step=f"mend that below {client.directory.rpartition('/')[0]}, then resume the run",
+        )
 
 
 def stop(session: DurableSession, client: Client) -> None:

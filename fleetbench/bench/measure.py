@@ -81,8 +81,9 @@ def measure(
 
     With `again` one that is finished is run once more: a warm-up, when the server is another one by now.
     `session` leads to the client host, and `programs` are what `prepare` found there. A client that vanished
-    with a reboot is started once more, and the row counts the attempt; so is one that was chosen for the
-    workload and came to nothing, with the Python client in its place. `passing` gets lines of no interest
+    with a reboot or crashed is started once more, and the row counts the attempt; so is one that was chosen
+    for the workload and came to nothing, with the Python client in its place. One that had no room for its
+    results raises FleetbenchError: a resumed run measures it again. `passing` gets lines of no interest
     later, `counted` how far the client is; it is told `ended` before what it left is fetched.
     """
     row = _record(store, task, client, again=False)
@@ -120,6 +121,10 @@ def measure(
             continue
         ended()
         left = clients.fetch(session, made)
+        if state is clients.State.ENDED:
+            alive()  # who ended it may have ended the server too
+        if left.exit_status != 0:
+            clients.refuse_without_room(session, made, _name(task))
         keep(store, row, made, left, not_rust=choice.why, version=client.build.version)
         if (
             choice.program is Program.RUST
@@ -130,6 +135,11 @@ def measure(
             said(f"{_name(task)}: the Rust client came to nothing; measuring with the Python client")
             clients.clear(session, made)
             row = _record(store, task, client, again=True, instead=True)
+            continue
+        if left.crashed and row.attempt < _ATTEMPTS and read_blocks(left.content, "")[0] is None:
+            said(f"{_name(task)}: the client crashed, {left.crashed}; measuring again")
+            clients.clear(session, made)
+            row = _record(store, task, client, again=True, instead=_instead(row))
             continue
         finished = _judge(store, task, row, left, client.build.version, witness)
         clients.clear(session, made)

@@ -206,6 +206,6 @@ def sweep_keys(
         "ready_timeout_s": number(1, 7 * day_s, unit="seconds"),
         "bench_timeout_s": number(1, 7 * day_s, unit="seconds"),
         "stall_timeout_s": number(5, day_s, unit="seconds"),
-        "lease_s": number(60, day_s, unit="seconds"),
+        "lease_s": number(15, day_s, unit="seconds"),
         "patience_s": number(5, day_s, unit="seconds"),
     }

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
-from fleetbench.model import Config, Failure, GpuSet, TrialState, Workload
+from fleetbench.model import Config, Failure, GpuSet, Trial, TrialState, Workload
 from fleetbench.results.rows import (
     LoanRow,
     MeasurementKind,
@@ -57,6 +57,25 @@ def document_of(value: Config | Workload) -> dict[str, Any]:
     """Return a configuration or workload as JSON-able mapping."""
     document: dict[str, Any] = storable(asdict(value))
     return document
+
+
+def planned(run_id: str, trial: Trial, now: str) -> dict[str, Any]:
+    """Return a trial that has not begun, or is not to, as a row; `now` is the time."""
+    return failure_columns(trial.skipped) | {
+        "run_id": run_id,
+        "number": trial.number,
+        "host": storable(trial.host),
+        "gpus": str(trial.gpus),
+        "port": trial.port,
+        "config": document_of(trial.config),
+        "workloads": [document_of(workload) for workload in trial.workloads],
+        "repeats": trial.repeats,
+        "state": (TrialState.NOT_RUN if trial.skipped else TrialState.PENDING).value,
+        "ended_at": now if trial.skipped else "",
+        "effective": {},
+        "predicted": storable(trial.predicted),
+        "member_ports": list(trial.member_ports),
+    }
 
 
 def failure_columns(failure: Failure | None) -> dict[str, Any]:

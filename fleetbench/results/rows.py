@@ -70,7 +70,7 @@ class RunRow:
         repo: what was served: Hugging Face name or path.
         arguments: everything that a resumed controller needs to go on.
         fingerprint: hash of what was asked for; equal fingerprints mean the same work.
-        controller: `host:pid` of the process that works on it, or worked last.
+        controller: `host:pid:start` of the process that works on it, or worked last.
         note: why it stands where it stands, one sentence.
     """
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import secrets
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +12,13 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, insert, select, update
 
 from fleetbench import __version__
-from fleetbench.errors import FleetbenchError, UsageError, one_line
+from fleetbench.errors import FleetbenchError, NotPossible, UsageError, one_line
+from fleetbench.model import Trial
+from fleetbench.results.controllers import lives_here, this_controller
 from fleetbench.results.database import reading, writing
-from fleetbench.results.records import run_of, storable
+from fleetbench.results.records import planned, run_of, storable
 from fleetbench.results.rows import NOTHING, UNFINISHED, Json, RunKind, RunRow, RunState
-from fleetbench.results.schema import RUNS
+from fleetbench.results.schema import RUNS, TRIALS
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,40}-[0-9a-f]{4}")
 SLUG_LENGTH = 32
@@ -40,11 +40,6 @@ def slug(name: str) -> str:
     tail = name.rstrip("/").rpartition("/")[2]
     found = "-".join(re.findall(r"[a-z0-9]+", tail.lower()))[:SLUG_LENGTH].strip("-")
     return found or "model"
-
-
-def this_controller() -> str:
-    """Return `host:pid` of this process."""
-    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class RunTable:
@@ -77,8 +72,12 @@ class RunTable:
         sweep: str = "",
         arguments: Mapping[str, Json] = NOTHING,
         fingerprint: str = "",
+        trials: Iterable[Trial] = (),
     ) -> RunRow:
-        """Make a run in state `running`: its directory first, then its row; return the row."""
+        """Make a run in state `running`: its directory first, then its row and its trials, all or none.
+
+        Returns the row.
+        """
         run_id, directory = self._new_directory(model)
         now = self.now()
         row = {
@@ -101,6 +100,8 @@ class RunTable:
         try:
             with writing(self._engine, "record the run") as connection:
                 connection.execute(insert(RUNS).values(**row))
+                if rows := [planned(run_id, trial, now) for trial in trials]:
+                    connection.execute(insert(TRIALS), rows)
         except BaseException:
             directory.rmdir()
             raise
@@ -123,7 +124,11 @@ class RunTable:
             self._unknown(run_id)
 
     def claim_run(self, run_id: str) -> RunRow:
-        """Take over an unfinished run: it is running again, in this process; return its row."""
+        """Take over an unfinished run: it is running again, in this process; return its row.
+
+        NotPossible when a process of this machine works on it. What one on another machine does is not
+        known here; the leases of the hosts tell.
+        """
         change = {
             "state": RunState.RUNNING.value,
             "controller": this_controller(),
@@ -131,7 +136,16 @@ class RunTable:
             "ended_at": "",
         }
         with writing(self._engine, "take over the run") as connection:
-            connection.execute(update(RUNS).where(RUNS.c.id == storable(run_id)).values(**change))
+            self._lock_run(connection, run_id)
+            where = RUNS.c.id == storable(run_id)
+            before = run_of(connection.execute(select(RUNS).where(where)).mappings().one())
+            if before.state is RunState.RUNNING and lives_here(before.controller):
+                raise NotPossible(
+                    f"run {run_id} is being worked on",
+                    cause=f"by process {before.controller.split(':')[1]} of this machine",
+                    next_step="wait for it, or end it with Ctrl-C: it gives back what it borrowed",
+                )
+            connection.execute(update(RUNS).where(where).values(**change))
         return self.run(run_id)
 
     def runs(self) -> tuple[RunRow, ...]:

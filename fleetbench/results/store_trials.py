@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, select, update
 from fleetbench.errors import FleetbenchError
 from fleetbench.model import Failure, Trial, TrialState
 from fleetbench.results.database import reading, writing
-from fleetbench.results.records import document_of, failure_columns, loan_of, storable, trial_of
+from fleetbench.results.records import failure_columns, loan_of, planned, storable, trial_of
 from fleetbench.results.rows import Json, LoanRow, TrialCount, TrialRow
 from fleetbench.results.schema import LOANS, TRIALS
 from fleetbench.results.store_runs import RunTable
@@ -30,7 +30,7 @@ class TrialTable(RunTable):
             self._lock_run(connection, run_id)
             known = set(connection.scalars(select(TRIALS.c.number).where(TRIALS.c.run_id == run_id)))
             now = self.now()
-            fresh = [_planned(run_id, trial, now) for trial in trials if trial.number not in known]
+            fresh = [planned(run_id, trial, now) for trial in trials if trial.number not in known]
             if fresh:
                 connection.execute(insert(TRIALS), fresh)
 
@@ -161,21 +161,3 @@ class LoanTable(RunTable):
         with reading(self._engine, "read the loans") as connection:
             found = connection.execute(statement.order_by(LOANS.c.taken_at, LOANS.c.unit))
             return tuple(loan_of(row) for row in found.mappings())
-
-
-def _planned(run_id: str, trial: Trial, now: str) -> dict[str, Any]:
-    return failure_columns(trial.skipped) | {
-        "run_id": run_id,
-        "number": trial.number,
-        "host": storable(trial.host),
-        "gpus": str(trial.gpus),
-        "port": trial.port,
-        "config": document_of(trial.config),
-        "workloads": [document_of(workload) for workload in trial.workloads],
-        "repeats": trial.repeats,
-        "state": (TrialState.NOT_RUN if trial.skipped else TrialState.PENDING).value,
-        "ended_at": now if trial.skipped else "",
-        "effective": {},
-        "predicted": storable(trial.predicted),
-        "member_ports": list(trial.member_ports),
-    }

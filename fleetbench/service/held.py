@@ -11,6 +11,8 @@ from fleetbench.model import Failure, GpuSet
 PORT_TAKEN = "port-taken"
 GPU_HELD = "gpu-held-by-a-foreign-process"
 MEMORY_NOT_FREE = "gpu-memory-not-free"
+# None of these says anything about what was to be started.
+NOT_ITS_OWN = (PORT_TAKEN, GPU_HELD, MEMORY_NOT_FREE)
 
 # Memory that a driver and its contexts may hold on an idle GPU (a display, persistence mode, MPS).
 IDLE_MIB = 1024

@@ -81,7 +81,7 @@ def start(session: DurableSession, unit: str) -> str:
     the command may be repeated after a lost connection.
     """
     session.read(("systemctl", "reset-failed", unit))
-    started = session.read(("systemctl", "start", unit), timeout_s=120)
+    started = session.change(("systemctl", "start", unit), step=f"start {unit}", timeout_s=120)
     invocation = session.read(("systemctl", "show", unit, "-P", "InvocationID")).stdout.strip()
     if not started.ok:
         raise not_ready(session, unit, invocation)
@@ -91,7 +91,7 @@ def start(session: DurableSession, unit: str) -> str:
 def stop(session: DurableSession, unit: str, *, said: Said = lambda _: None) -> None:
     """Stop a unit and wait until its cgroup is empty; systemd kills what does not go by itself."""
     said(f"stopping {unit}")
-    stopped = session.read(("systemctl", "stop", unit), timeout_s=240)
+    stopped = session.change(("systemctl", "stop", unit), step=f"stop {unit}", timeout_s=240)
     if stopped.exit_status not in (0, 5):  # 5: no such unit, so nothing of it runs
         raise CommandFailed(f"cannot stop {unit}", host=session.host.name, cause=stopped.last_line)
 
@@ -105,8 +105,11 @@ def drain(
     port: int | None = None,
     timeout_s: float = 120,
     said: Said = lambda _: None,
+    facts: HostFacts | None = None,
 ) -> HostFacts:
     """Wait until nobody holds the GPUs (and the port), and return the facts of that moment.
+
+    `facts` that were read just now save a first look.
 
     "Nobody" means: no compute process on any GPU of the set, and used memory back at `baseline_mib` (or
     below `held.IDLE_MIB` when no baseline is known). NotReady names pid, program and unit of the holder;
@@ -115,7 +118,7 @@ def drain(
     give_up = time.monotonic() + timeout_s
     told = False
     while True:
-        facts = read_facts(session)
+        facts = facts or read_facts(session)
         held = obstacle(facts, gpus, baseline_mib or {}, port)
         if held is None:
             return facts
@@ -125,6 +128,7 @@ def drain(
             said(f"waiting: {held.sentence}")
             told = True
         time.sleep(_POLL_S)
+        facts = None
 
 
 def _in_the_way(session: DurableSession, held: Held) -> NotReady:

@@ -17,7 +17,8 @@ def start_all(session: DurableSession, units: Sequence[str], began: dict[str, st
     NotReady with the cause of the first that does not. Like `lifecycle.start`, it may be repeated.
     """
     session.read(("systemctl", "reset-failed", *units))
-    started = session.read(("systemctl", "start", *units), timeout_s=120)
+    step = f"start {', '.join(units)}"
+    started = session.change(("systemctl", "start", *units), step=step, timeout_s=120)
     shown = _show(session, units)
     began |= {unit: shown.get(unit, {}).get("InvocationID", "") for unit in units}
     if not started.ok:
@@ -43,7 +44,8 @@ def stop_all(session: DurableSession, units: Sequence[str], *, said: Said = lamb
     if not units:
         return
     said(f"stopping {', '.join(units)}")
-    stopped = session.read(("systemctl", "stop", *units), timeout_s=240)
+    step = f"stop {', '.join(units)}"
+    stopped = session.change(("systemctl", "stop", *units), step=step, timeout_s=240)
     if stopped.exit_status not in (
         0,
         5,

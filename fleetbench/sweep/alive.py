@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fleetbench.service.diagnose import not_ready
@@ -31,10 +31,17 @@ class Alive:
     """All units of a trial: none may die, and no server may stand still for `stall_s` seconds."""
 
     def __init__(
-        self, session: DurableSession, starts: Sequence[Start], *, boot: str, stall_s: float
+        self,
+        session: DurableSession,
+        starts: Sequence[Start],
+        *,
+        boot: str,
+        stall_s: float,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        """`boot` is the boot of the host that the units were started in."""
-        self._session, self._boot = session, boot
+        """`boot` is the boot of the host that the units were started in; `confirm` raises when the host is
+        somebody else's by now, who may have ended them."""
+        self._session, self._boot, self._confirm = session, boot, confirm
         self._invocations = {start.unit: start.invocation for start in starts}
         self._watchdogs = [
             Watchdog(session, (start.endpoint,), start.unit, start.invocation, stall_s=stall_s)
@@ -48,6 +55,7 @@ class Alive:
         dead = first_dead(self._session, self._invocations)
         if dead:
             refuse_reboot(self._session, self._boot)
+            self._confirm()
             raise not_ready(self._session, dead, self._invocations[dead], served=True)
         for watchdog in self._watchdogs:
             watchdog.look()

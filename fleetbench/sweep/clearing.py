@@ -52,6 +52,7 @@ def clear(ground: Ground, gpus: GpuSet, port: int, *more: int) -> HostFacts:
         port=port,
         timeout_s=FOREIGN_S if foreign and not found else DYING_S,
         said=said,
+        facts=None if found else facts,
     )
     for other in more:
         if port_owner(facts, other):

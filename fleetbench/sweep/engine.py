@@ -10,6 +10,7 @@ from fleetbench import fleet
 from fleetbench.errors import Exit, Interrupted
 from fleetbench.model import Failure, TrialState
 from fleetbench.results.rows import RunRow, RunState, TrialRow
+from fleetbench.results.store import Store
 from fleetbench.sweep.ground import Engine
 from fleetbench.sweep.on_host import HostEnd, on_host
 from fleetbench.sweep.track import Track
@@ -19,7 +20,7 @@ from fleetbench.sweep.work import ENDED, Work
 def run_sweep(engine: Engine, run: RunRow) -> Exit:
     """Bring a run to its end and return the exit status.
 
-    Raises Interrupted after Ctrl-C, when everything borrowed is back.
+    Raises Interrupted after Ctrl-C (`engine.stop` was set), when everything borrowed is back.
     """
     store = engine.store
     # A trial of an older run may stand on a host that the run does not name.
@@ -43,26 +44,31 @@ def run_sweep(engine: Engine, run: RunRow) -> Exit:
             stop=engine.stop,
         )
     except KeyboardInterrupt:
-        store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
-        raise Interrupted(
-            f"run {run.id} was interrupted",
-            next_step=f"invoke sweep --resume {run.id}",
-        ) from None
+        raise _interrupted(store, run) from None
     for row in work.close():
         engine.said(f"trial {row.number} is not run: {row.failure.cause if row.failure else ''}", "")
     problems = [p for outcome in outcomes if outcome.value for p in outcome.value.problems]
+    remarks = [r for outcome in outcomes if outcome.value for r in outcome.value.remarks]
     status = fleet.exit_status(outcomes)
     left = [row for row in store.trials(run.id) if row.state not in ENDED]
+    if engine.stop.is_set() and left:
+        raise _interrupted(store, run)
     if status is not Exit.OK or left:
         why = [outcome.error for outcome in outcomes if outcome.error]
         note = "; ".join(str(error) for error in why)
         store.set_run_state(run.id, RunState.INTERRUPTED, note or "trials are left")
         return status if status is not Exit.OK else Exit.FAILED
     if problems:
-        store.set_run_state(run.id, RunState.FAILED, f"left behind: {problems[0].what}")
+        # Not over: a resumed run has nothing to measure, but gives back.
+        store.set_run_state(run.id, RunState.INTERRUPTED, f"left behind: {problems[0].what}")
         return Exit.FAILED
-    store.set_run_state(run.id, RunState.DONE)
+    store.set_run_state(run.id, RunState.DONE, "; ".join(remarks))
     return Exit.OK
+
+
+def _interrupted(store: Store, run: RunRow) -> Interrupted:
+    store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
+    return Interrupted(f"run {run.id} was interrupted", next_step=f"invoke sweep --resume {run.id}")
 
 
 def _skip(engine: Engine, row: TrialRow, failure: Failure) -> None:

@@ -71,7 +71,7 @@ def _start(ground: Ground, balancer: Balancer) -> str:
     session = ground.session
     lifecycle.stop(session, balancer.unit)
     session.put(config_text(balancer).encode(), balancer.config_path)
-    session.put(unit_text(balancer).encode(), balancer.unit_path)
+    session.put(unit_text(balancer).encode(), balancer.unit_path, step=f"write {balancer.unit_path}")
     session.read(("systemctl", "daemon-reload"), timeout_s=60)
     return lifecycle.start(session, balancer.unit)
 

@@ -15,6 +15,7 @@ from fleetbench.results.store import Store
 from fleetbench.service import lifecycle
 from fleetbench.sweep.events import Expected, Watcher, ignore, nothing_expected
 from fleetbench.sweep.idle_memory import IdleMemory
+from fleetbench.sweep.lease import Hold
 from fleetbench.sweep.read_ahead import ReadAhead
 from fleetbench.sweep.remaining import Durations, Unknown
 from fleetbench.sweep.timeline import Timeline
@@ -28,7 +29,8 @@ class Engine:
 
     `open_session` gives a durable session to a host; `read_facts` the facts of a host through one. `kinds`
     says of each host what makes it like another (`plan.schedule.Place`); hosts that it does not name are of a
-    kind of their own. `times` are how long trials are expected to take, `builds` those of the inventory.
+    kind of their own. `times` are how long trials are expected to take, `builds` those of the inventory;
+    `predecessor` is the controller that worked on the run before, where it is known to be dead.
     """
 
     store: Store
@@ -53,6 +55,7 @@ class Engine:
     timeline: Timeline = field(default_factory=Timeline)
     watch: Watcher = ignore
     expected: Expected = nothing_expected
+    predecessor: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,7 @@ class Ground:
     `builds` are those of the inventory: one of them may serve instead of the host's own.
     `server` tells apart what belongs to the servers of different lanes of the host.
     `idle` is what the host's GPUs hold when nobody uses them, as far as it is known; `ahead` reads the
-    weights of the next server.
+    weights of the next server. `hold` is the lease of the host, where there is one.
     """
 
     store: Store
@@ -95,6 +98,12 @@ class Ground:
     builds: Mapping[str, Build] = field(default_factory=lambda: MappingProxyType({}))
     idle: IdleMemory = field(default_factory=IdleMemory)
     ahead: ReadAhead | None = None
+    hold: Hold | None = None
+
+    def confirm(self) -> None:
+        """Raise LeaseLost when the host is not ours any more, and what happens there not ours to judge."""
+        if self.hold is not None:
+            self.hold.renew(self.session)
 
     def serving(self, config: Config) -> Ground:
         """Return the same ground with the build that serves a configuration as its host's.

@@ -14,10 +14,10 @@ from fleetbench.facts.values import HostFacts
 from fleetbench.model import GpuSet, Host, TrialState
 from fleetbench.results.rows import MeasurementRow, RunRow, TrialRow
 from fleetbench.results.timeline import Step
-from fleetbench.sweep import lease
 from fleetbench.sweep.evidence import set_aside
 from fleetbench.sweep.ground import Bench, Engine, Ground
 from fleetbench.sweep.idle_memory import IdleMemory
+from fleetbench.sweep.lease import Hold
 from fleetbench.sweep.loan import open_loan
 from fleetbench.sweep.read_ahead import ReadAhead
 from fleetbench.sweep.serving import take_down
@@ -37,6 +37,7 @@ class Lane:
         servers: names for what belongs to the servers of one lane; those of all lanes that the host has had.
         ahead: reads the weights of the next server into page cache.
         idle: what the host's GPUs hold when nobody uses them.
+        hold: the lease of the host.
     """
 
     engine: Engine
@@ -45,6 +46,7 @@ class Lane:
     session: DurableSession
     client_session: DurableSession
     track: Track
+    hold: Hold
     borrowing: threading.Lock = field(default_factory=threading.Lock)
     servers: list[str] = field(default_factory=list)
     ahead: ReadAhead | None = None
@@ -60,11 +62,6 @@ class Lane:
         """Yield what was imported ahead for the host's lanes."""
         for server in self.servers:
             yield Preload(self.run.id, server, self.engine.client or self.host)
-
-    @property
-    def what(self) -> str:
-        """What the host is held for, as others are told."""
-        return f"{self.run.kind.value} {self.run.model}"
 
     def said(self, text: str) -> None:
         """Say something about the host."""
@@ -106,15 +103,15 @@ class Lane:
             builds=self.engine.builds,
             ahead=self.ahead,
             idle=self.idle,
+            hold=self.hold,
         )
 
     def borrowed(self, gpus: GpuSet) -> Ground:
         """Borrow the GPUs, unless that is done, and return the ground for trials on them."""
         engine = self.engine
         with self.borrowing:
-            units = open_loan(
-                engine.store, self.run.id, self.session, self.facts(self.session), gpus, self.said
-            )
+            facts = self.facts(self.session)
+            units = open_loan(engine.store, self.hold, self.host, self.session, facts, gpus, self.said)
         return self.ground(units)
 
     def bring_to_end(self, found: Taken, gpus: GpuSet) -> TrialState:
@@ -131,7 +128,6 @@ class Lane:
         except HostRebooted as exc:
             self.said(f"{exc.what}; trial {found.row.number} is begun once more")
             self.track.enter(Step.STOP, "after a reboot")
-            lease.take(self.session, self.run.id, self.what, seconds=self.engine.lease_s)
             return run_trial(self.borrowed(gpus), self.row(found.row.number), self.bench)
 
     def end_server(self, row: TrialRow) -> None:
@@ -148,6 +144,12 @@ class Lane:
             if client is not None and row.client == client.name:
                 directory = f"{client.prefix}/runs/{row.unit_name}"
                 clients.abandon(self.client_session, row.unit_name, directory)
+
+
+def hold_of(engine: Engine, run: RunRow) -> Hold:
+    """Return the lease that a run wants of a host."""
+    what = f"{run.kind.value} {run.model}"  # as others are told
+    return Hold(run.id, what, seconds=engine.lease_s, predecessor=engine.predecessor)
 
 
 @contextlib.contextmanager
@@ -172,7 +174,13 @@ def open_lane(
         each.away = track.away
         each.stop = stop or each.stop
     lane = Lane(
-        engine=engine, run=run, host=host, session=session, client_session=client_session, track=track
+        engine=engine,
+        run=run,
+        host=host,
+        session=session,
+        client_session=client_session,
+        track=track,
+        hold=beside.hold if beside is not None else hold_of(engine, run),
     )
     with contextlib.closing(session), contextlib.closing(client_session), contextlib.closing(track):
         if beside is not None:

@@ -1,38 +1,48 @@
 """One operator at a time, and production back by itself: the lease of a host and its dead-man timer.
 
 The lease lies on the host (`/run/fleetbench/lease`) and ends by itself when it is not renewed. With it goes a
-timer on the host that starts the borrowed units again once the lease has ended.
+timer on the host that starts the borrowed units again once the lease has ended. It belongs to one controller
+of one run: a second one that resumes the same run, perhaps from a copy of its store, is somebody else.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from fleetbench.audit import now, operator
-from fleetbench.errors import CommandFailed, FleetbenchError, NotPossible, NotReached, one_line
+from fleetbench.errors import CommandFailed, LeaseLost, NotPossible, one_line
+from fleetbench.results.controllers import this_controller
 from fleetbench.transport.base import bash
-from fleetbench.transport.durable import DurableSession, Stop
+from fleetbench.transport.durable import DurableSession
 
 DIRECTORY = "/run/fleetbench"
 RESTORE = f"{DIRECTORY}/restore.sh"
 LOAN = f"{DIRECTORY}/loan"
 TIMER = "fleetbench-deadman"
+# While production is given back, which may take as long as a server's stop, the host answers nobody.
+BUSY = 75
+BUSY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a host: `operator` at `since`, for `what`; `run` is the id of the run."""
+    """Who holds a host: `operator` at `since`, for `what`; `run` is the id of the run.
+
+    `controller` is the process (see `results.controllers`), `left_s` how long it is held without
+    another sign of life.
+    """
 
     run: str = ""
     operator: str = ""
     since: str = ""
     what: str = ""
+    controller: str = ""
+    left_s: int = 0
 
     def __str__(self) -> str:
         """As it stands in a message."""
@@ -41,153 +51,160 @@ class Holder:
         )
 
 
-def take(session: DurableSession, run: str, what: str, *, seconds: float) -> None:
-    """Get the lease of the session's host for a run, or renew it; NotPossible names who has it."""
-    word, holder = _ask(session, "take", run, seconds, what)
-    if word != "ours":
-        host = session.host.name
-        raise NotPossible(
-            f"the host is locked by {holder}",
-            host=host,
-            cause=f"run {holder.run}" if holder.run else "",
-            next_step=f"wait, or if you are sure: invoke unlock --hosts {host}",
+class Hold:
+    """The lease of one host as this controller has it, or wants it, for a run.
+
+    `predecessor` is the controller that worked on the run before and is known to be dead. `lost` is why the
+    lease was lost, once it was.
+    """
+
+    def __init__(self, run: str, what: str, *, seconds: float, predecessor: str = "") -> None:
+        self.run, self.what, self.seconds = run, what, seconds
+        self._controller, self._predecessor = this_controller(), predecessor
+        self._boot = ""
+        self.lost: LeaseLost | None = None
+
+    def take(self, session: DurableSession) -> None:
+        """Get the lease of the session's host, or renew it; NotPossible names who has it.
+
+        What a lease of somebody else that has run out still owes is given back first.
+        """
+        word, holder = self._ask(session, "take")
+        if word == "stale":
+            give_up(session, f"the lease of run {holder.run} had run out")
+            word, holder = self._ask(session, "take")
+        if word != "ours":
+            raise held(session, holder)
+
+    def renew(self, session: DurableSession) -> None:
+        """Renew the lease; LeaseLost, and why, when this controller has it no longer."""
+        self._ours(session, "renew")
+
+    def do(self, session: DurableSession, *argv: str) -> None:
+        """Run a quick command that may run twice, on the host and only while the lease is ours there.
+
+        This is what keeps a controller that slept through the end of its loan from fighting production: the
+        host looks and acts in one.
+        """
+        self._ours(session, "do", *argv)
+
+    def release(self, session: DurableSession) -> None:
+        """End the lease and its timer; what another run holds stays."""
+        self._ask(session, "release")
+
+    def arm(self, session: DurableSession, units: Sequence[str]) -> None:
+        """Write down on the host what has to run again, and see to it that the timer runs."""
+        every = f"{max(1.0, min(60.0, self.seconds / 4)):.0f}"
+        self.do(session, *bash(_script("arm.sh"), _script("restore.sh"), every, *units))
+
+    def _ours(self, session: DurableSession, action: str, *argv: str) -> None:
+        word, holder = self._ask(session, action, *argv)
+        if word != "ours":
+            self.lost = LeaseLost(
+                "the lease of this host was lost, production was given back there",
+                host=session.host.name,
+                cause=f"it is locked by {holder}" if holder.run or holder.operator else holder.what,
+                next_step=f"invoke sweep --resume {self.run}",
+            )
+            raise self.lost
+
+    def _ask(self, session: DurableSession, action: str, *argv: str) -> tuple[str, Holder]:
+        described = {
+            "run": self.run,
+            "operator": operator(),
+            "since": now(),
+            "what": self.what,
+            "controller": self._controller,
+        }
+        names = (self._controller, self._predecessor, self._boot)
+        word, boot, holder = _ask(
+            session, action, self.run, f"{self.seconds:.0f}", json.dumps(described), *names, *argv
         )
+        if word == "ours":
+            self._boot = boot
+        return word, holder
 
 
-def renew(session: DurableSession, run: str, what: str, *, seconds: float) -> bool:
-    """Renew the lease of a run; False when the run has it no longer."""
-    return _ask(session, "renew", run, seconds, what)[0] == "ours"
-
-
-def release(session: DurableSession, run: str) -> None:
-    """End the lease of a run and its timer; what another run holds stays."""
-    word, _ = _ask(session, "release", run, 0, "")
-    if word == "free":
-        session.read(("systemctl", "stop", f"{TIMER}.timer"))
-        session.read(("rm", "-f", "--", LOAN, RESTORE, f"{DIRECTORY}/ended"))
+def held(session: DurableSession, holder: Holder) -> NotPossible:
+    """Return the error that names who has the host."""
+    host = session.host.name
+    return NotPossible(
+        f"the host is locked by {holder}",
+        host=host,
+        cause=f"run {holder.run} of {holder.controller}, for {holder.left_s} s more without a sign of life",
+        next_step=f"wait, or if you are sure: invoke unlock --hosts {host}",
+    )
 
 
 def holder_of(session: DurableSession) -> Holder | None:
     """Return who holds the session's host now; None when nobody does."""
-    word, holder = _ask(session, "show", "", 0, "")
+    word, _, holder = _ask(session, "show", "", "0", "", "", "", "")
     return holder if word == "held" else None
 
 
-def refuse_locked(session: DurableSession, *, run: str = "") -> None:
-    """Raise NotPossible when somebody else works on the host."""
+def refuse_locked(session: DurableSession) -> None:
+    """Raise NotPossible when somebody works on the host."""
     holder = holder_of(session)
-    if holder is not None and holder.run != run:
-        host = session.host.name
-        raise NotPossible(
-            f"the host is locked by {holder}",
-            host=host,
-            next_step=f"wait, or if you are sure: invoke unlock --hosts {host}",
-        )
+    if holder is not None:
+        raise held(session, holder)
 
 
-def arm(session: DurableSession, units: Sequence[str], *, check_every_s: float = 60) -> None:
-    """Write down on the host what has to run again, and start the timer that sees to it."""
-    session.put(_script("restore.sh").encode(), RESTORE, mode=0o700)
-    session.put("".join(f"{unit}\n" for unit in units).encode(), LOAN, mode=0o600)
-    every = f"{check_every_s:.0f}"
-    session.read(("systemctl", "stop", f"{TIMER}.timer"))
-    session.read(("systemctl", "reset-failed", f"{TIMER}.service"))
-    timer = (f"--on-active={every}", f"--on-unit-active={every}", "--timer-property=AccuracySec=1s")
-    started = session.read(("systemd-run", "--quiet", f"--unit={TIMER}", *timer, "/bin/bash", RESTORE))
-    if not started.ok:
-        raise CommandFailed(
-            "cannot start the timer that gives production back",
-            host=session.host.name,
-            cause=started.last_line,
-            next_step=f"systemctl status {TIMER}.timer on the host",
-        )
+def owed_on(session: DurableSession) -> tuple[str, ...]:
+    """Return the units that the host itself knows to be on loan."""
+    text = session.read(bash('[ ! -e "$1" ] || cat -- "$1"', LOAN)).stdout
+    return tuple(name for name in text.split() if name.startswith("vllm-") and name.endswith(".service"))
 
 
-def give_up(session: DurableSession) -> None:
+def give_up(session: DurableSession, why: str) -> None:
     """End whatever lease there is and give production back at once (`invoke unlock`)."""
-    done = session.read(("/bin/bash", RESTORE, "now"), timeout_s=300)
-    if not done.ok:
-        session.read(bash('sed -n 1p "$1/lease" > "$1/ended"; rm -f "$1/lease"', DIRECTORY))
+    _restore(session, "now", why)
 
 
-class Either:
-    """An event that has happened when one of several has."""
-
-    def __init__(self, *events: Stop) -> None:
-        self._events = events
-
-    def is_set(self) -> bool:
-        """True once one of the events is set."""
-        return any(event.is_set() for event in self._events)
-
-    def wait(self, timeout: float) -> bool:
-        """Wait at most that long for one of them."""
-        give_up = time.monotonic() + timeout
-        while not self.is_set() and time.monotonic() < give_up:
-            self._events[0].wait(min(0.2, max(0.0, give_up - time.monotonic())))
-        return self.is_set()
+def give_up_unless_held(session: DurableSession, why: str) -> bool:
+    """Remove what of sweeps is left on the host; False, and nothing is done, when somebody holds it."""
+    return _restore(session, "unheld", why)
 
 
-class Heartbeat:
-    """Renews a lease from a thread with a session of its own, until `stop`.
-
-    `lost` is set when the host says that the lease is another run's now; the sweep then ends.
-    """
-
-    def __init__(
-        self,
-        session: DurableSession,
-        run: str,
-        what: str,
-        *,
-        seconds: float,
-        said: Callable[[str], None],
-    ) -> None:
-        self._session, self._run, self._what, self._seconds, self._said = session, run, what, seconds, said
-        self._ended = threading.Event()
-        self.lost = threading.Event()
-        session.stop, session.patience_s = self._ended, seconds / 4
-        self._thread = threading.Thread(target=self._beat, name=f"lease-{session.host.name}", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread and its connection; the lease stays until it is released or runs out."""
-        self._ended.set()
-        self._thread.join(timeout=30)
-        self._session.close()
-
-    def _beat(self) -> None:
-        while not self._ended.wait(self._seconds / 4):
-            try:
-                if not renew(self._session, self._run, self._what, seconds=self._seconds):
-                    self._said("the lease of this host was lost")
-                    self.lost.set()
-                    return
-            except (NotReached, FleetbenchError) as exc:
-                self._said(f"cannot renew the lease: {exc.what}")
+def _restore(session: DurableSession, mode: str, why: str) -> bool:
+    made = ("mkdir", "-p", "-m", "0755", DIRECTORY)  # the script's lock is there
+    session.read(made)
+    done = session.read(bash(_script("restore.sh"), mode, one_line(why, 200)), timeout_s=300)
+    if done.exit_status not in (0, 3):
+        raise CommandFailed(
+            "cannot give production back",
+            host=session.host.name,
+            cause=done.last_line or f"status {done.exit_status}",
+            next_step=f"invoke unlock --hosts {session.host.name}",
+        )
+    return done.ok
 
 
-def _ask(session: DurableSession, action: str, run: str, seconds: float, what: str) -> tuple[str, Holder]:
-    described = {"run": run, "operator": operator(), "since": now(), "what": what}
-    argv = bash(_script("lease.sh"), action, run, f"{seconds:.0f}", json.dumps(described))
+def _ask(session: DurableSession, *arguments: str) -> tuple[str, str, Holder]:
+    argv, give_up_at = bash(_script("lease.sh"), *arguments), time.monotonic() + BUSY_S
     answer = session.read(argv, timeout_s=30)
-    word, _, rest = answer.stdout.partition("\n")
-    if not answer.ok or word not in ("ours", "free", "held", "lost"):
+    while answer.exit_status == BUSY and time.monotonic() < give_up_at:
+        answer = session.read(argv, timeout_s=30)
+    word, boot, left, *rest = (*answer.stdout.split("\n", 3), "", "", "")
+    if not answer.ok or word not in ("ours", "free", "held", "lost", "stale"):
+        busy = "production is being given back there" if answer.exit_status == BUSY else ""
         raise CommandFailed(
             "cannot ask for the host's lease",
             host=session.host.name,
-            cause=answer.last_line or f"status {answer.exit_status}",
+            cause=busy or answer.last_line or f"status {answer.exit_status}",
+            next_step="the same command again in a minute" if busy else "",
         )
-    return word, _holder(rest)
+    return word, boot, _holder(rest[0], int(left) if left.isdigit() else 0)
 
 
-def _holder(text: str) -> Holder:
+def _holder(text: str, left_s: int) -> Holder:
+    """Return what the host said of a holder; what is no description is why there is none."""
     try:
         value = json.loads(text)
     except ValueError:
-        value = {}
+        value = {"what": text}
     known = value if isinstance(value, dict) else {}
-    return Holder(**{name: one_line(str(known.get(name, "")), 120) for name in Holder.__dataclass_fields__})
+    names = ("run", "operator", "since", "what", "controller")
+    return Holder(left_s=left_s, **{name: one_line(str(known.get(name, "")), 120) for name in names})
 
 
 @cache

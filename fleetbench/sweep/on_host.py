@@ -9,27 +9,29 @@ from fleetbench.model import Host, TrialState
 from fleetbench.results.rows import RunRow
 from fleetbench.sweep import lease
 from fleetbench.sweep.ground import Engine
+from fleetbench.sweep.loan import Returned
 from fleetbench.sweep.stay import stay
 from fleetbench.sweep.work import Work
 
 
 @dataclass(frozen=True, slots=True)
 class HostEnd:
-    """How a host's part of the sweep ended: states of the trials that are its own, and what could not be
-    given back."""
+    """How a host's part of the sweep ended: states of the trials that are its own, what could not be given
+    back, and what was given back otherwise than it was taken."""
 
     states: tuple[TrialState, ...]
     problems: tuple[FleetbenchError, ...]
+    remarks: tuple[str, ...] = ()
 
 
 def on_host(engine: Engine, run: RunRow, host: Host, work: Work) -> HostEnd:
     """Do trials on a host while there are any for it; production is given back whenever there is none."""
-    problems: tuple[FleetbenchError, ...] = ()
+    ends: list[Returned] = []
     try:
         if not work.has(host.name) and _holds(engine, run, host):
-            problems += stay(engine, run, host, work)  # an earlier controller's loan, and nothing else to do
+            ends.append(stay(engine, run, host, work))  # an earlier controller's loan, nothing else to do
         while work.wait(host.name, engine.stop.is_set):
-            problems += stay(engine, run, host, work)
+            ends.append(stay(engine, run, host, work))
     except NotReached as exc:
         if exc.host == host.name:
             work.lose(host.name, exc)
@@ -37,7 +39,11 @@ def on_host(engine: Engine, run: RunRow, host: Host, work: Work) -> HostEnd:
     finally:
         work.leave(host.name)
     states = tuple(row.state for row in engine.store.trials(run.id) if row.host == host.name)
-    return HostEnd(states, problems)
+    return HostEnd(
+        states,
+        tuple(problem for end in ends for problem in end.problems),
+        tuple(remark for end in ends for remark in end.remarks),
+    )
 
 
 def _holds(engine: Engine, run: RunRow, host: Host) -> bool:

@@ -22,7 +22,7 @@ from fleetbench.plan.schedule import Place
 from fleetbench.results.interference import differences
 from fleetbench.results.rows import MeasurementKind, TrialRow
 from fleetbench.results.timeline import SIDE_BY_SIDE, Step
-from fleetbench.sweep import lease
+from fleetbench.sweep.heartbeat import Either
 from fleetbench.sweep.lane import Lane, open_lane
 from fleetbench.sweep.serving import take_down
 from fleetbench.sweep.trial import run_control
@@ -54,7 +54,7 @@ class Packing:
         self._store, self._run = lane.engine.store, lane.run.id
         self._broken = threading.Event()
         for each in (lane.session, lane.client_session):
-            each.stop = lease.Either(*filter(None, (each.stop, self._broken)))
+            each.stop = Either(*filter(None, (each.stop, self._broken)))
         self._lock = threading.Lock()
         self._active: dict[int, bool] = {}
         self._refused: set[int] = set()

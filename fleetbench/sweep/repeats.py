@@ -53,7 +53,7 @@ def measure_all(
     """
     session, said, track = ground.session, ground.said, ground.track
     witness = CounterWitness(ground, row, server, invocation_of(starts))
-    alive = Alive(session, starts, boot=boot, stall_s=bench.stall_s)
+    alive = Alive(session, starts, boot=boot, stall_s=bench.stall_s, confirm=ground.confirm)
     done = {
         (found.workload_index, found.repeat)
         for found in ground.store.measurements(row.run_id, row.number)

@@ -235,8 +235,10 @@ def _start(ground: Ground, row: TrialRow, attempt: Attempt, facts: HostFacts) ->
         refuse(ground.host, spec, now, ours=ground.borrowed)
     ground.track.enter(Step.LOAD)
     for spec in lacking:
-        session.put(render(spec).encode(), spec.unit_path)
+        session.put(render(spec).encode(), spec.unit_path, step=f"write {spec.unit_path}")
     session.read(("systemctl", "daemon-reload"), timeout_s=60)
+    if ground.hold is not None:
+        ground.hold.do(session, "systemctl", "start", "--no-block", *units)
     start_all(session, units, attempt.began)
     return True
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fleetbench.bench.leftovers import forget_others
 from fleetbench.bench.measure import abandon
 from fleetbench.bench.prepare import dismiss
-from fleetbench.errors import FleetbenchError, NotPossible, NotReached
+from fleetbench.errors import FleetbenchError, Interrupted, NotPossible, NotReached
 from fleetbench.model import Host, TrialState
 from fleetbench.plan.schedule import Place, free_ports
 from fleetbench.preflight import refuse_missing_venvs, refuse_without_nginx
@@ -15,8 +15,9 @@ from fleetbench.results.rows import RunRow
 from fleetbench.results.timeline import Step
 from fleetbench.sweep import lease, read_ahead
 from fleetbench.sweep.ground import Engine
+from fleetbench.sweep.heartbeat import Either, Heartbeat
 from fleetbench.sweep.lane import Lane, open_lane
-from fleetbench.sweep.loan import give_back
+from fleetbench.sweep.loan import Returned, give_back
 from fleetbench.sweep.pack import Packing
 from fleetbench.sweep.read_ahead import ReadAhead
 from fleetbench.sweep.serving import end_strays
@@ -26,38 +27,44 @@ from fleetbench.sweep.work import ENDED, Work
 RETURN_PATIENCE_S = 120
 
 
-def stay(engine: Engine, run: RunRow, host: Host, work: Work) -> tuple[FleetbenchError, ...]:
-    """Do trials on a host while it gets any, then return what was borrowed; return what went wrong there."""
+def stay(engine: Engine, run: RunRow, host: Host, work: Work) -> Returned:
+    """Do trials on a host while it gets any, then give back what was borrowed; return what came of that."""
     with open_lane(engine, run, host) as lane:
         lane.track.enter(Step.STOP, "lease and facts")
-        lease.take(lane.session, run.id, lane.what, seconds=engine.lease_s)
-        pulse = lease.Heartbeat(
-            engine.open_session(host), run.id, lane.what, seconds=engine.lease_s, said=lane.said
-        )
-        lane.session.stop = lease.Either(engine.stop, pulse.lost)
+        lane.hold.take(lane.session)
+        pulse = Heartbeat(engine.open_session(host), lane.hold, said=lane.said)
+        lane.session.stop = Either(engine.stop, pulse.lost)
         return _borrowing(lane, work, pulse)
 
 
-def _borrowing(lane: Lane, work: Work, pulse: lease.Heartbeat) -> tuple[FleetbenchError, ...]:
+def _borrowing(lane: Lane, work: Work, pulse: Heartbeat) -> Returned:
     """Do the trials under the lease and end it, whatever happened."""
-    reached = True
-    problems: tuple[FleetbenchError, ...] = ()
+    away: NotReached | None = None
+    returned = Returned()
     try:
         _do_trials(lane, work)
     except NotReached as exc:  # this host, or the one that the client runs on
-        reached = exc.host != lane.host.name
-        if not reached:
-            lane.said(_not_given_back(lane, exc))
+        away = exc if exc.host == lane.host.name else None
+        raise
+    except Interrupted:
+        if lane.hold.lost is not None:
+            raise lane.hold.lost from None
         raise
     finally:
         lane.track.leave_trial()
         lane.track.enter(Step.RESTORE)
         pulse.stop()
-        if reached and not pulse.lost.is_set():  # also after Ctrl-C: production comes first
-            problems = _end(lane)
-        for problem in problems:
+        for each in (lane.session, lane.client_session):
+            each.stop, each.patience_s = None, min(each.patience_s, RETURN_PATIENCE_S)
+        if away is not None:
+            lane.said(_not_given_back(lane, away))
+        elif lane.hold.lost is not None:
+            returned = _withdraw(lane)
+        else:  # also after Ctrl-C: production comes first
+            returned = _end(lane)
+        for problem in returned.problems:
             lane.said(f"LEFT BEHIND: {problem}")
-    return problems
+    return returned
 
 
 def _do_trials(lane: Lane, work: Work) -> None:
@@ -90,31 +97,48 @@ def _do_trials(lane: Lane, work: Work) -> None:
         work.ended(found.row.number)
 
 
-def _end(lane: Lane) -> tuple[FleetbenchError, ...]:
-    """End clients and servers, give production back, end the lease; return what went wrong."""
-    engine = lane.engine
-    for each in (lane.session, lane.client_session):
-        each.stop, each.patience_s = None, min(each.patience_s, RETURN_PATIENCE_S)
-    read_ahead.end(lane.session)
-    problems = _end_clients(lane) + give_back(
-        engine.store,
-        lane.run.id,
-        lane.host,
-        lane.session,
-        lane.facts,
-        ready_timeout_s=engine.ready_timeout_s,
-        said=lane.said,
-    )
-    if not problems:
-        lease.release(lane.session, lane.run.id)
-    return problems
+def _end(lane: Lane) -> Returned:
+    """End clients and servers, give production back, end the lease; return what came of it."""
+    problems = _end_clients(lane)
+    remarks: tuple[str, ...] = ()
+    try:
+        read_ahead.end(lane.session)
+        found = give_back(
+            lane.engine.store,
+            lane.run.id,
+            lane.host,
+            lane.session,
+            lane.facts,
+            ready_timeout_s=lane.engine.ready_timeout_s,
+            said=lane.said,
+        )
+        problems, remarks = problems + found.problems, found.remarks
+        if not problems:
+            lane.hold.release(lane.session)
+    except FleetbenchError as exc:  # the host went away just now, for instance
+        problems += (exc,)
+    if problems:
+        lane.said(f"to give it back: invoke sweep --resume {lane.run.id}")
+    return Returned(problems, remarks)
+
+
+def _withdraw(lane: Lane) -> Returned:
+    """The host is somebody else's, or nobody's: take away what this run put there, and touch no more."""
+    problems = _end_clients(lane)
+    try:
+        why = f"what run {lane.run.id} left after it had lost its lease"
+        if not lease.give_up_unless_held(lane.session, why):
+            lane.said("somebody else works on this host now; nothing was touched there")
+    except FleetbenchError as exc:
+        problems += (exc,)
+    return Returned(problems)
 
 
 def _end_clients(lane: Lane) -> tuple[FleetbenchError, ...]:
     """End the bench clients that still run; what cannot be ended must not keep production from its GPUs."""
     store, run_id, client = lane.engine.store, lane.run.id, lane.engine.client or lane.host
-    mine = {row.number for row in store.trials(run_id) if row.host == lane.host.name}
     try:
+        mine = {row.number for row in store.trials(run_id) if row.host == lane.host.name}
         abandon(store, run_id, mine, client, lane.client_session)
         for preload in lane.preloads():
             dismiss(lane.client_session, preload)

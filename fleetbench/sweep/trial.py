@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from fleetbench.bench.prepare import Preload, prepare
 from fleetbench.deploy import CREDENTIAL
-from fleetbench.errors import FleetbenchError, NotPossible, NotReady, UsageError
+from fleetbench.errors import FleetbenchError, NotPossible, NotReady, Occupied, UsageError
 from fleetbench.model import Failure, TrialState
 from fleetbench.preflight import units_of
 from fleetbench.results.rows import MeasurementKind, TrialRow
 from fleetbench.results.timeline import Step
+from fleetbench.service.held import NOT_ITS_OWN
 from fleetbench.sweep.alive import invocation_of
 from fleetbench.sweep.arrangement import arrange
 from fleetbench.sweep.boots import boot_of, refuse_reboot
@@ -31,7 +32,8 @@ BETWEEN_S = 300
 def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     """Bring one trial to its end and return its state: measured or failed.
 
-    Lost connections are raised, and HostRebooted: neither says anything about the configuration.
+    Lost connections are raised, HostRebooted, LeaseLost and Occupied: none says anything about the
+    configuration.
     """
     ground = ground.serving(row.config)
     store, said = ground.store, ground.said
@@ -42,6 +44,7 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
     store.set_trial(row.run_id, row.number, state=TrialState.RUNNING)
     evidence = Evidence(store.directory(row.run_id) / f"trial-{row.number:02d}", ground.session)
     attempt: Attempt | None = None
+    failure: Failure | None
     try:
         attempt = Attempt(arrange(ground.host, ground.model, row, facts))
         write_down(ground, row, attempt.wanted)
@@ -51,21 +54,36 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
         server = server_of(ground, attempt.wanted, bench.client)
         fresh = is_fresh(row, invocation_of(serving.starts))
         measure_all(ground, row, bench, server, serving.starts, boot=boot_of(facts), fresh=fresh)
+    except Occupied:
+        raise
     except (NotReady, NotPossible, UsageError) as exc:
         refuse_reboot(ground.session, boot_of(facts))
+        ground.confirm()
         failure = _failure(exc, attempt)
-        store.set_trial(row.run_id, row.number, state=TrialState.FAILED, failure=failure)
+        _refuse_occupied(ground, failure)
         said(f"trial {row.number} failed: {failure.cause}")
         ground.track.end_trial(TrialState.FAILED, failure.cause)
         state = TrialState.FAILED
     else:
-        store.set_trial(row.run_id, row.number, state=TrialState.MEASURED)
         ground.track.end_trial(TrialState.MEASURED)
-        state = TrialState.MEASURED
+        failure, state = None, TrialState.MEASURED
     ground.track.enter(Step.FETCH, "journal and facts")
     if attempt is not None:
         evidence.keep_after(attempt.wanted.journals(attempt.began), ground.read_facts)
+    # The evidence first: a trial that has ended is not looked at again.
+    store.set_trial(row.run_id, row.number, state=state, failure=failure)
     return state
+
+
+def _refuse_occupied(ground: Ground, failure: Failure) -> None:
+    """Raise Occupied when somebody else has the GPUs or the port: the trial stays to be measured."""
+    if failure.kind in NOT_ITS_OWN:
+        raise Occupied(
+            failure.cause,
+            host=ground.host.name,
+            cause=failure.evidence,
+            next_step=f"{failure.advice}; then resume the run",
+        )
 
 
 def _failure(exc: FleetbenchError, attempt: Attempt | None) -> Failure:

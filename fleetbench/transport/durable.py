@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from fleetbench.errors import HostKeyRefused, Interrupted, NotReached
@@ -28,6 +29,20 @@ class Stop(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change to a host that was tried: in words, by which command, and what came of it.
+
+    `cause` is empty when it worked; `seconds` is how long it took.
+    """
+
+    host: str
+    step: str
+    argv: tuple[str, ...]
+    seconds: float
+    cause: str = ""
+
+
 Opener = Callable[[], Session]
 T = TypeVar("T")
 
@@ -40,6 +55,7 @@ class DurableSession:
     up to `patience_s`; a host that has not answered once is waited for only when it is `known` to be there.
     `away` is told True when the host stopped answering, and False when it answers again.
     Once the event `stop` is set (Ctrl-C reaches only the main thread), `read` and waiting raise Interrupted.
+    `record` is told of each `change`, and of files that are written with a `step` in words.
     """
 
     def __init__(
@@ -51,9 +67,11 @@ class DurableSession:
         known: bool = True,
         said: Callable[[str], None] = lambda _: None,
         stop: Stop | None = None,
+        record: Callable[[Change], None] = lambda _: None,
     ) -> None:
         self.host = host
         self.stop = stop
+        self._record = record
         self.patience_s = patience_s
         self.away: Callable[[bool], None] = lambda _: None
         self._known = known
@@ -78,9 +96,20 @@ class DurableSession:
         self._pause(0)
         return self.patiently(lambda session: session.run(argv, timeout_s=timeout_s))
 
-    def put(self, content: bytes, path: str, *, mode: int = 0o644, owner: str = "root:root") -> None:
+    def change(self, argv: Sequence[str], *, step: str, timeout_s: float | None = None) -> CommandResult:
+        """Like `read`, for a command that changes the host: what came of it goes on record."""
+        with self._recorded(step, argv) as came:
+            result = self.read(argv, timeout_s=timeout_s)
+            came.append("" if result.ok else result.last_line or f"status {result.exit_status}")
+        return result
+
+    def put(
+        self, content: bytes, path: str, *, mode: int = 0o644, owner: str = "root:root", step: str = ""
+    ) -> None:
         """Write a whole file atomically."""
-        self.patiently(lambda session: session.put(content, path, mode=mode, owner=owner))
+        with self._recorded(step, ("put", path, f"{mode:04o}", owner)) as came:
+            self.patiently(lambda session: session.put(content, path, mode=mode, owner=owner))
+            came.append("")
 
     def get(self, path: str, *, as_user: str = "") -> bytes:
         """Return a file's content."""
@@ -112,7 +141,7 @@ class DurableSession:
 
     def patiently(self, call: Callable[[Session], T]) -> T:
         """Return what `call` returns for a connected session; repeat it while the host cannot be reached."""
-        give_up = time.monotonic() + self.patience_s
+        give_up: float | None = None  # from the first failure on: a controller that slept was not waiting
         delay, quiet = 0.5, True
         while True:
             try:
@@ -123,7 +152,8 @@ class DurableSession:
             except NotReached as exc:
                 self._silent_since = self._silent_since or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
                 exc.since = self._silent_since
-                if time.monotonic() > give_up or not self._known:
+                give_up = give_up or time.monotonic() + self.patience_s
+                if time.monotonic() >= give_up or not self._known:
                     raise
                 if quiet:
                     self._said(f"not reachable ({exc.cause or exc.what}); asking again")
@@ -137,6 +167,24 @@ class DurableSession:
                     self._said("reachable again")
                     self.away(False)
                 return answer
+
+    @contextlib.contextmanager
+    def _recorded(self, step: str, argv: Sequence[str]) -> Iterator[list[str]]:
+        """Put on record what the block comes to: the cause it appends, or the error that it ends with."""
+        came: list[str] = []
+        began = time.monotonic()
+        try:
+            yield came
+        except BaseException as exc:
+            came.append(str(exc) or type(exc).__name__)
+            raise
+        finally:
+            if step:
+                seconds = round(time.monotonic() - began, 3)
+                cause = came[-1] if came else ""
+                self._record(
+                    Change(host=self.host.name, step=step, argv=tuple(argv), seconds=seconds, cause=cause)
+                )
 
     def _pause(self, seconds: float) -> None:
         if self.stop is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fleetbench.model import Host
 from fleetbench.transport.base import Session, Timeouts
-from fleetbench.transport.durable import DurableSession, Stop
+from fleetbench.transport.durable import Change, DurableSession, Stop
 
 
 def open_session(host: Host, timeouts: Timeouts | None = None) -> Session:
@@ -27,8 +27,15 @@ def durable(
     known: bool = True,
     said: Callable[[str], None] = lambda _: None,
     stop: Stop | None = None,
+    record: Callable[[Change], None] = lambda _: None,
 ) -> DurableSession:
     """A session to a host that reconnects by itself. Nothing is connected before the first use."""
     return DurableSession(
-        host, lambda: open_session(host), patience_s=patience_s, known=known, said=said, stop=stop
+        host,
+        lambda: open_session(host),
+        patience_s=patience_s,
+        known=known,
+        said=said,
+        stop=stop,
+        record=record,
     )

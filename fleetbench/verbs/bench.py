@@ -26,6 +26,7 @@ from fleetbench.sweep.alive import Start
 from fleetbench.sweep.boots import boot_of, facts_when_running
 from fleetbench.sweep.evidence import Evidence
 from fleetbench.sweep.ground import Bench, Ground
+from fleetbench.sweep.lease import refuse_locked
 from fleetbench.sweep.reach import server_address
 from fleetbench.sweep.repeats import is_fresh, measure_all
 from fleetbench.sweep.timeline import Timeline
@@ -74,6 +75,7 @@ def bench(
             console.progress(f"note: {remark}")
         session = session_to(host)
         try:
+            refuse_locked(session)
             facts = facts_of(session, host)
         finally:
             session.close()
@@ -115,8 +117,8 @@ def bench(
                 "unit": unit.name,
             },
             fingerprint=fingerprint,
+            trials=[trial],
         )
-        store.add_trials(run.id, [trial])
         return _finish(store, inventory, run, options, lines_only)
 
 
@@ -131,6 +133,8 @@ def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, l
     timeline = Timeline(run.id, store.directory(run.id), said=partial(console.progress, host=host.name))
     watch = watching(run.id, [row], options, timeline.now_ms, lines_only=lines_only)
     said = partial(watch.said, host=host.name)
+    for each in {session, client_session}:  # a sweep there would be disturbed, and would disturb
+        refuse_locked(each)
 
     def facts(through: DurableSession) -> HostFacts:
         return facts_of(through, host)

@@ -11,7 +11,7 @@ from fleetbench.plan.durations import in_words
 from fleetbench.plan.gpu_sets import gpu_sets
 from fleetbench.plan.schedule import Place
 from fleetbench.results.store import Store
-from fleetbench.sweep.loan import to_borrow
+from fleetbench.sweep.borrowable import refuse_unreturnable, to_borrow
 from fleetbench.verbs.common import Options
 from fleetbench.verbs.forecast import Forecast, restoring_s, show_steps, show_total
 from fleetbench.verbs.planning import Question, Survey, refuse_unready, tell
@@ -39,6 +39,10 @@ def show(
         restoring[one.host.name] = restoring_s(store, forecast, one.host.name, lent)
         for unit in lent:
             console.progress(f"would borrow the GPUs of {unit.name} (GPU {unit.gpus})", host=one.host.name)
+        try:
+            refuse_unreturnable(one.host, lent, one.facts)
+        except NotPossible as exc:
+            console.progress(f"would be refused: {exc.what} ({exc.cause}; {exc.next_step})", host=exc.host)
     try:
         refuse_unready(surveys, found, question, client)
     except NotPossible as exc:

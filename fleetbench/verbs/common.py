@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from fleetbench import console, fleet
+from fleetbench.audit import AuditLog, Record, masked, now, operator
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import Exit, FleetbenchError, UsageError
 from fleetbench.facts import probe
 from fleetbench.facts.values import HostFacts
 from fleetbench.inventory import Inventory, default_directory, load, select
 from fleetbench.model import Host
-from fleetbench.transport.durable import DurableSession
+from fleetbench.transport.durable import Change, DurableSession
 from fleetbench.transport.open import durable
 from fleetbench.verbs import entrance
 
@@ -67,13 +68,40 @@ def guarded(options: Options, verb: Callable[[], Exit]) -> NoReturn:
 
 
 def session_to(
-    host: Host, *, patience_s: float = 60, known: bool = False, stop: threading.Event | None = None
+    host: Host,
+    *,
+    patience_s: float = 60,
+    known: bool = False,
+    stop: threading.Event | None = None,
+    plan: str = "",
 ) -> DurableSession:
-    """Return a session to a host that reports its troubles on the console.
+    """Return a session to a host that reports its troubles on the console, and its changes to the audit.
 
     A host that does not answer the first time is named at once; one that is `known` to exist is waited for.
+    `plan` is what the changes belong to, for instance the id of a run.
     """
-    return durable(host, patience_s=patience_s, known=known, said=say(host), stop=stop)
+
+    def record(change: Change) -> None:
+        try:
+            AuditLog(audit_path()).write(_recorded(change, plan))
+        except FleetbenchError as exc:  # it has happened, and what follows may be the way back
+            console.progress(f"not in the audit: {change.step} ({exc.cause})", host=host.name)
+
+    return durable(host, patience_s=patience_s, known=known, said=say(host), stop=stop, record=record)
+
+
+def _recorded(change: Change, plan: str) -> Record:
+    return Record(
+        time=now(),
+        operator=operator(),
+        host=change.host,
+        plan=plan,
+        step=change.step,
+        command=masked(change.argv),
+        status="failed" if change.cause else "ok",
+        seconds=change.seconds,
+        cause=masked((change.cause,)) if change.cause else "",
+    )
 
 
 def facts_of(session: DurableSession, host: Host, paths: Sequence[str] = ()) -> HostFacts:

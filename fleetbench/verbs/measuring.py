@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetbench import console
+from fleetbench.audit import AuditLog
 from fleetbench.bench.prompts import check_prompts
 from fleetbench.commands.plan import read_saved_config
 from fleetbench.errors import Exit, UsageError
@@ -25,13 +26,15 @@ from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import run_sweep
 from fleetbench.sweep.ground import Engine
 from fleetbench.sweep.history import kinds_of
+from fleetbench.sweep.succession import predecessor_of
 from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.times import Times, as_arguments
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.checking import show
-from fleetbench.verbs.common import Options, at_least, facts_of, session_to
+from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, session_to
 from fleetbench.verbs.display import watching
 from fleetbench.verbs.forecast import Forecast
+from fleetbench.verbs.interruption import Interruption
 from fleetbench.verbs.planning import Question, Survey, refuse_nothing, refuse_unready, survey, tell
 
 PATIENCE_S = 900
@@ -116,8 +119,8 @@ def sweep(
                 "weights_gib": forecast.weights_gib,
             },
             fingerprint=fingerprint,
+            trials=found,
         )
-        store.add_trials(run.id, found)
         tried = sum(trial.skipped is None for trial in found)
         console.progress(f"run {run.id}: {tried} trials on {', '.join(h.name for h in hosts)}")
         return _finish(store, inventory, run, options, lines_only)
@@ -150,6 +153,9 @@ def resumable(store: Store, name: str, kind: RunKind) -> RunRow:
 
 def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, lines_only: bool) -> Exit:
     """Work on a run until it is done; say where the results are and what to type next."""
+    hosts = {name: find_host(inventory, name) for name in run.hosts}
+    predecessor = predecessor_of(run, hosts.values(), session_to)
+    AuditLog(audit_path()).ready()
     run = store.claim_run(run.id)
     arguments = run.arguments
     stop = threading.Event()
@@ -158,7 +164,10 @@ def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, l
     patience_s = _real(arguments, "patience_s", PATIENCE_S)
 
     def session(host: Host) -> DurableSession:
-        return session_to(host, patience_s=patience_s, known=True, stop=stop)
+        return session_to(host, patience_s=patience_s, known=True, stop=stop, plan=run.id)
+
+    def owed() -> list[str]:
+        return [f"{loan.host}: {loan.unit}" for loan in store.loans(run.id, only_open=True)]
 
     wanted = find_model(inventory, run.model)
     times = Times(store, run, warmup=bool(arguments.get("warmup", True)), arguments=wanted.serve_args)
@@ -173,7 +182,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, l
     )
     engine = Engine(
         store=store,
-        hosts={name: find_host(inventory, name) for name in run.hosts},
+        hosts=hosts,
         model=wanted,
         builds=inventory.builds,
         client=find_host(inventory, client) if client else None,
@@ -194,8 +203,9 @@ def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, l
         timeline=timeline,
         watch=watch.event,
         expected=watch.expected,
+        predecessor=predecessor,
     )
-    with watch.until_closed(store), timeline:
+    with watch.until_closed(store), timeline, Interruption(stop, run_id=run.id, owed=owed):
         return run_sweep(engine, run)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fleetbench import console, deploy, fleet
 from fleetbench.apply import apply
-from fleetbench.audit import AuditLog
+from fleetbench.audit import AuditLog, operator
 from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import find_model
@@ -240,7 +240,7 @@ def unlock(options: Options) -> Exit:
                 return fleet.Status.WOULD_CHANGE
             if not options.yes and not console.confirm(f"{host.name}: end this and give production back?"):
                 raise UsageError("not unlocked", host=host.name, next_step="again with --yes")
-            give_up(session)
+            give_up(session, f"unlocked by {operator()}")
             said("unlocked; what was borrowed is being started")
             return fleet.Status.CHANGED
         finally:

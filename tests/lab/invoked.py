@@ -52,6 +52,10 @@ class Running:
     def out(self) -> str:
         return self._out.read_text("utf-8")
 
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
     def wait_for(self, text: str, timeout_s: float = 90) -> None:
         """Wait until it has said something."""
         until(
@@ -70,6 +74,18 @@ class Running:
     def interrupt(self) -> None:
         """Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
+
+    def pause(self) -> None:
+        """SIGSTOP: a laptop that sleeps."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def hang_up(self) -> None:
+        """SIGHUP, as a closed terminal sends it."""
+        self._process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
         """SIGKILL, as a crash of the controller would be."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from invoked import ROOT, Done, Running
 from lab_under_test import own_settings
+from terminal import AtTerminal
 
 from fleetbench.lab import lab as labs
 from fleetbench.lab.settings import Settings
@@ -54,7 +55,7 @@ rm -rf /run/systemd/system/vllm-* /run/fleetbench
 systemctl daemon-reload
 systemctl reset-failed
 rm -rf /opt/vllm/runs /run/fake-gpu-apps
-rm -f "$1" /tmp/x
+rm -f "$1" "$1.ends" /tmp/x
 exit 0
 """
 _LEFT = r"""
@@ -74,6 +75,7 @@ _MODELS: Mapping[str, Mapping[str, str]] = {
     "paced": {"STANDIN_TOKEN_S": "0.01"},
     "calm": {"STANDIN_SPEED": "1000"},
     "loud": {"STANDIN_SPEED": "1000", "STANDIN_DISTURBED": "0.8"},
+    "steady": {"STANDIN_LOAD_S": "1.5"},
     "child": {"STANDIN": "child"},
     "exit": {"STANDIN": "exit", "STANDIN_TEXT": OUT_OF_MEMORY},
     "exit-late": {"STANDIN": "exit-late", "STANDIN_LOAD_S": "1", "STANDIN_TEXT": OUT_OF_MEMORY},
@@ -128,6 +130,19 @@ workload = { num_prompts = 60, max_concurrency = 2, input_len = 8, output_len = 
 parallel = [{ tp = 1 }, { tp = 2 }]
 repeats = 1
 workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.storm]
+parallel = [{ tp = 1 }, { tp = 2 }]
+repeats = 2
+lease_s = 60
+workload = { num_prompts = 30, max_concurrency = 1, input_len = 8, output_len = 8 }
+
+[sweeps.storm-brisk]
+parallel = [{ tp = 1 }, { tp = 2 }]
+repeats = 2
+lease_s = 15
+patience_s = 5
+workload = { num_prompts = 30, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.long]
 parallel = [{ tp = 2 }]
@@ -198,7 +213,20 @@ class Fleet:
         """Type `invoke …` and return while it runs; `env` are further variables of the controller."""
         (self.place / "spoken").mkdir(exist_ok=True)
         directory = Path(tempfile.mkdtemp(dir=self.place / "spoken"))
-        variables = {
+        return Running(self.command(*words), self.variables() | env, directory)
+
+    def at_terminal(self, *words: str, **env: str) -> AtTerminal:
+        """Type `invoke …` on a terminal that shows lines and no live table, and return while it runs."""
+        return AtTerminal(self.command(*words), self.variables() | {"TERM": "dumb"} | env)
+
+    @staticmethod
+    def command(*words: str) -> list[str]:
+        """The command line of `invoke …`."""
+        return ["env", "--default-signal=INT", sys.executable, "-m", "invoke", *words]
+
+    def variables(self) -> dict[str, str]:
+        """The environment of the controller."""
+        return {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("FLEETBENCH_", "HF_", "PYTEST_")) or name == "FLEETBENCH_CACHE"
@@ -207,11 +235,6 @@ class Fleet:
             "FLEETBENCH_RUNS": str(self.runs),
             "FLEETBENCH_LAB": self.settings.name,
         }
-        return Running(
-            ["env", "--default-signal=INT", sys.executable, "-m", "invoke", *words],
-            variables | env,
-            directory,
-        )
 
     def invoke(self, *words: str, timeout_s: float = 120, **env: str) -> Done:
         """Type `invoke …` and wait until it has ended."""
@@ -267,6 +290,10 @@ class Fleet:
     def bench_starts(self, name: str) -> list[str]:
         """One line `seed prompts` for each bench client that was started on a host."""
         return self.on(name, f"cat {BENCH_LOG} 2>/dev/null").splitlines()
+
+    def bench_ends(self, name: str) -> list[str]:
+        """One line `port seed completed` for each bench client that came to its end on a host."""
+        return self.on(name, f"cat {BENCH_LOG}.ends 2>/dev/null").splitlines()
 
     @contextlib.contextmanager
     def store(self) -> Iterator[Store]:

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from invoked import until
 from lab_under_test import LabUnderTest
 
-from fleetbench.errors import NotPossible
+from fleetbench.errors import CommandFailed, LeaseLost, NotPossible
 from fleetbench.lab import lab as labs
 from fleetbench.model import Build, Host
 from fleetbench.sweep import lease
+from fleetbench.sweep.heartbeat import Heartbeat
 from fleetbench.transport.durable import DurableSession
 from fleetbench.transport.open import durable
 
@@ -41,55 +43,99 @@ def session(lab: LabUnderTest, enter: Callable[..., str]) -> Iterator[DurableSes
     enter(lab.names[0], "bash", "-c", CLEAN)
 
 
+def hold(run: str, what: str = "sweep coder", *, seconds: float = 60, predecessor: str = "") -> lease.Hold:
+    """A lease as this process would have it for a run."""
+    return lease.Hold(run, what, seconds=seconds, predecessor=predecessor)
+
+
 def test_a_second_operator_is_told_who_has_the_host(session: DurableSession) -> None:
     assert lease.holder_of(session) is None
-    lease.take(session, "run-1", "sweep coder", seconds=60)
-    lease.take(session, "run-1", "sweep coder", seconds=60)  # the same run, resumed
+    first = hold("run-1")
+    first.take(session)
+    first.take(session)  # the same run, resumed
+    second = hold("run-2", "sweep other")
     with pytest.raises(NotPossible) as caught:
-        lease.take(session, "run-2", "sweep other", seconds=60)
+        second.take(session)
     text = str(caught.value)
     assert "is locked by" in text
     assert "sweep coder" in text
     assert f"invoke unlock --hosts {session.host.name}" in text
     with pytest.raises(NotPossible):
         lease.refuse_locked(session)
-    lease.release(session, "run-2")
+    second.release(session)
     assert lease.holder_of(session) is not None
-    lease.release(session, "run-1")
+    first.release(session)
     assert lease.holder_of(session) is None
+
+
+def test_another_controller_of_the_same_run_has_it_only_when_the_first_is_dead(
+    session: DurableSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "this_controller", lambda: "elsewhere:1:1")
+    first = hold("run-1")
+    first.take(session)
+    monkeypatch.undo()
+    with pytest.raises(NotPossible, match="is locked by"):
+        hold("run-1").take(session)
+    heir = hold("run-1", predecessor="elsewhere:1:1")
+    heir.take(session)
+    with pytest.raises(LeaseLost):
+        first.renew(session)
+    heir.renew(session)
+    heir.release(session)
 
 
 def test_a_lease_that_is_not_renewed_ends_by_itself(session: DurableSession) -> None:
-    lease.take(session, "run-1", "sweep coder", seconds=2)
+    first = hold("run-1", seconds=2)
+    first.take(session)
     time.sleep(2.5)
     assert lease.holder_of(session) is None
-    lease.take(session, "run-2", "sweep other", seconds=60)
-    assert not lease.renew(session, "run-1", "sweep coder", seconds=60)
+    hold("run-2", "sweep other").take(session)
+    with pytest.raises(LeaseLost) as lost:
+        first.renew(session)
+    assert "sweep other" in lost.value.cause
 
 
-def test_a_lease_that_a_reboot_ended_is_had_again_but_not_one_that_was_given_back(
-    session: DurableSession,
-) -> None:
-    lease.take(session, "run-1", "sweep coder", seconds=60)
-    session.read(("rm", "-r", "/run/fleetbench"))  # what a reboot does
-    assert lease.renew(session, "run-1", "sweep coder", seconds=60)
-    lease.arm(session, [])
-    lease.give_up(session)
-    assert not lease.renew(session, "run-1", "sweep coder", seconds=60)
-    lease.take(session, "run-1", "sweep coder", seconds=60)  # resumed on purpose
-    assert lease.renew(session, "run-1", "sweep coder", seconds=60)
+def test_a_lease_is_had_again_after_a_reboot_and_in_no_other_way(session: DurableSession) -> None:
+    first = hold("run-1")
+    first.take(session)
+    session.read(("rm", "-r", "/run/fleetbench"))  # another run had it and gave it back
+    with pytest.raises(LeaseLost):
+        first.renew(session)
+    first._boot = "another boot"
+    first.renew(session)
+    first.arm(session, [])
+    lease.give_up(session, "unlocked by bob")
+    with pytest.raises(LeaseLost) as lost:
+        first.renew(session)
+    assert lost.value.cause == "unlocked by bob"
+    first.take(session)  # resumed on purpose
+    first.renew(session)
+
+
+def test_a_command_runs_only_while_the_lease_is_ours(session: DurableSession) -> None:
+    first = hold("run-1")
+    first.take(session)
+    first.do(session, "touch", "/run/fleetbench/done")
+    assert session.read(("ls", "/run/fleetbench/done")).ok
+    with pytest.raises(CommandFailed):
+        first.do(session, "false")
+    lease.give_up(session, "unlocked")
+    with pytest.raises(LeaseLost):
+        first.do(session, "touch", "/run/fleetbench/late")
+    assert not session.read(("ls", "/run/fleetbench/late")).ok
 
 
 def test_a_heartbeat_keeps_the_lease_and_notices_its_loss(session: DurableSession) -> None:
-    lease.take(session, "run-1", "sweep coder", seconds=2)
-    said: list[str] = []
+    first = hold("run-1", seconds=2)
+    first.take(session)
     own = durable(session.host, patience_s=60)
-    pulse = lease.Heartbeat(own, "run-1", "sweep coder", seconds=2, said=said.append)
+    pulse = Heartbeat(own, first, said=lambda _: None)
     time.sleep(4)
     assert lease.holder_of(session) is not None
-    lease.give_up(session)
+    lease.give_up(session, "unlocked by bob")
     assert pulse.lost.wait(10)
-    assert "lost" in said[-1]
+    assert "unlocked by bob" in str(first.lost)
     pulse.stop()
 
 
@@ -98,29 +144,55 @@ def test_production_comes_back_when_nobody_renews(
 ) -> None:
     host = lab.names[0]
     enter(host, "bash", "-c", UNITS)
-    lease.take(session, "run-1", "sweep coder", seconds=4)
-    lease.arm(session, ["vllm-8051.service"], check_every_s=1)
+    first = hold("run-1", seconds=4)
+    first.take(session)
+    first.arm(session, ["vllm-8051.service"])
     session.close()  # the controller is gone
-    active = labs.enter(host, ("systemctl", "is-active", "vllm-8051"), settings=lab.settings)
-    assert active.stdout.strip() == "inactive"
-    give_up = time.monotonic() + 30
-    while active.stdout.strip() != "active":
-        assert time.monotonic() < give_up, active.stdout
-        time.sleep(0.3)
-        active = labs.enter(host, ("systemctl", "is-active", "vllm-8051"), settings=lab.settings)
+    until(lambda: is_active(lab, "vllm-8051"))
     left = "ls /run/systemd/system | grep vllm; ls /run/fleetbench | grep -E 'lease|loan'; true"
     assert enter(host, "bash", "-c", left) == ""
     timers = ("systemctl", "list-timers", "--all", "--no-legend", "fleetbench-deadman*")
-    assert enter(host, *timers).strip() == ""
+    until(lambda: enter(host, *timers).strip() == "")
+
+
+def test_what_a_run_that_died_owes_is_given_back_before_another_one_borrows(
+    lab: LabUnderTest, session: DurableSession, enter: Callable[..., str]
+) -> None:
+    enter(lab.names[0], "bash", "-c", UNITS)
+    first = hold("run-1", seconds=1)
+    first.take(session)
+    first.seconds = 240  # the timer looks once a minute: the next run comes first
+    first.arm(session, ["vllm-8051.service"])
+    first.seconds = 1
+    first.renew(session)
+    time.sleep(1.5)
+    second = hold("run-2")
+    second.take(session)
+    assert is_active(lab, "vllm-8051")
+    assert not is_active(lab, "vllm-sweep-8151")
+    assert lease.owed_on(session) == ()
+    second.arm(session, ["vllm-8051.service"])
+    second.arm(session, ["vllm-8052.service"])
+    assert lease.owed_on(session) == ("vllm-8051.service", "vllm-8052.service")
+    second.release(session)
 
 
 def test_a_renewed_loan_is_left_alone(
     lab: LabUnderTest, session: DurableSession, enter: Callable[..., str]
 ) -> None:
     enter(lab.names[0], "bash", "-c", UNITS)
-    lease.take(session, "run-1", "sweep coder", seconds=60)
-    lease.arm(session, ["vllm-8051.service"], check_every_s=1)
+    first = hold("run-1", seconds=4)
+    first.take(session)
+    first.arm(session, ["vllm-8051.service"])
+    first.seconds = 60
+    first.renew(session)
     time.sleep(3)
-    assert "active\n" in enter(lab.names[0], "systemctl", "is-active", "vllm-sweep-8151")
-    lease.release(session, "run-1")
+    assert is_active(lab, "vllm-sweep-8151")
+    first.release(session)
     assert enter(lab.names[0], "bash", "-c", "ls /run/fleetbench") == ""
+
+
+def is_active(lab: LabUnderTest, unit: str) -> bool:
+    """True when a unit of the first host runs."""
+    asked = labs.enter(lab.names[0], ("systemctl", "is-active", unit), settings=lab.settings)
+    return asked.stdout.strip() == "active"

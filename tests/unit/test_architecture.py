@@ -85,7 +85,7 @@ OUTSIDE = {"subprocess", "socket", "requests", "urllib", "http", "fabric", "para
 REACHES_OUT = {
     "lock.py": "asks uv for a set of packages",
     "inventory/ssh_options.py": "asks `ssh -G` how to reach a host",
-    "results/store_runs.py": "writes down this machine's name",
+    "results/controllers.py": "writes down this machine's name",
 }
 LOWER = tuple(MATRIX)[: tuple(MATRIX).index("transport/")]
 

@@ -9,7 +9,7 @@ from nouns import HOST
 
 from fleetbench.errors import ConnectionLost, HostKeyRefused, Interrupted, NotReached
 from fleetbench.transport.base import CommandResult
-from fleetbench.transport.durable import DurableSession
+from fleetbench.transport.durable import Change, DurableSession
 from fleetbench.transport.fake import FakeSession
 
 LOST = ConnectionLost("the connection broke")
@@ -126,3 +126,24 @@ def test_an_interrupt_ends_the_waiting_for_a_host_that_does_not_answer() -> None
 
     with pytest.raises(Interrupted):
         DurableSession(HOST, opener, stop=stop).read(("true",))
+
+
+def test_a_change_goes_on_record_with_what_came_of_it() -> None:
+    found: list[Change] = []
+    answers = CommandResult(command="", exit_status=5, stdout="", stderr="Unit x not loaded.\n")
+    fake = FakeSession(HOST, [("systemctl stop", answers), ("systemctl start", ConnectionLost("gone"))])
+    session = DurableSession(HOST, lambda: fake, patience_s=0, record=found.append)
+    assert session.change(("systemctl", "restart", "x"), step="restart x").ok
+    session.change(("systemctl", "stop", "x"), step="stop x")
+    with pytest.raises(ConnectionLost):
+        session.change(("systemctl", "start", "x"), step="start x")
+    session.put(b"text", "/run/x", step="write /run/x")
+    session.put(b"text", "/run/y")
+    session.read(("true",))
+    assert [(each.step, each.cause) for each in found] == [
+        ("restart x", ""),
+        ("stop x", "Unit x not loaded."),
+        ("start x", "gone"),
+        ("write /run/x", ""),
+    ]
+    assert found[0].argv == ("systemctl", "restart", "x")

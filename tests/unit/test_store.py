@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetbench.errors import FleetbenchError, UsageError
+from fleetbench.errors import FleetbenchError, NotPossible, UsageError
 from fleetbench.model import Config, Failure, GpuSet, Trial, TrialState, Workload
+from fleetbench.results.controllers import this_controller
 from fleetbench.results.rows import (
     LoanRow,
     MeasurementKind,
@@ -102,7 +104,7 @@ def test_a_run_is_found_again_as_it_was_written(store: Store) -> None:
     assert run.hosts == ("h100-02", "h100-01")
     assert run.arguments == {"hosts": ["h100-02", "h100-01"], "repeats": 3, "yes": True, "limit": None}
     assert run.state is RunState.RUNNING
-    assert run.controller.endswith(f":{os.getpid()}")
+    assert run.controller == this_controller()
     assert store.directory(run.id).is_dir()
 
 
@@ -174,6 +176,40 @@ def test_a_final_state_ends_a_run_and_a_claim_opens_it_again(store: Store) -> No
     claimed = store.claim_run(run.id)
     assert claimed.state is RunState.RUNNING
     assert claimed.ended_at == ""
+
+
+def test_a_run_that_a_living_process_works_on_is_not_taken_over(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = f"{socket.gethostname()}:{os.getppid()}:"
+    monkeypatch.setattr("fleetbench.results.store_runs.this_controller", lambda: parent)
+    run = new_run(store)
+    monkeypatch.undo()
+    with pytest.raises(NotPossible, match="is being worked on"):
+        store.claim_run(run.id)
+    store.set_run_state(run.id, RunState.INTERRUPTED, "Ctrl-C")
+    assert store.claim_run(run.id).controller == this_controller()
+
+
+@pytest.mark.parametrize("started", ["", "1"], ids=["no such process", "its number was given away again"])
+def test_a_run_of_a_dead_process_is_taken_over(
+    store: Store, monkeypatch: pytest.MonkeyPatch, started: str
+) -> None:
+    pid = os.getppid() if started else 2**22 + 1
+    dead = f"{socket.gethostname()}:{pid}:{started}"
+    monkeypatch.setattr("fleetbench.results.store_runs.this_controller", lambda: dead)
+    run = new_run(store)
+    monkeypatch.undo()
+    assert store.claim_run(run.id).controller == this_controller()
+
+
+def test_a_run_is_made_with_all_its_trials_or_not_at_all(store: Store) -> None:
+    with pytest.raises(FleetbenchError):
+        new_run(store, trials=[TRIAL, TRIAL])
+    assert store.runs() == ()
+    assert not any(path.is_dir() for path in store.runs_directory.iterdir())
+    run = new_run(store, trials=[TRIAL, Trial(number=2, **_without_number(TRIAL))])
+    assert [row.number for row in store.trials(run.id)] == [1, 2]
 
 
 def test_unfinished_work_is_found_by_what_it_is_in_any_order_of_hosts(store: Store) -> None:
