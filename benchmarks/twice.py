@@ -56,7 +56,9 @@ def main() -> int:
             _invoke(environment, "provision", "--hosts", "lab-01")
             (directory / "sweeps.toml").write_text(SWEEP.format(repeats=repeats))
             for _ in range(2):
-                _invoke(environment, "sweep", "--model", "tiny", "--sweep", "twice", "--new")
+                _invoke(
+                    environment, "sweep", "--model", "tiny", "--sweep", "twice", "--hosts", "lab-01", "--new"
+                )
             os.environ |= environment
             with open_store(create=False) as store:
                 first, second = _reports(store)
