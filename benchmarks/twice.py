@@ -34,6 +34,7 @@ ready_timeout_s = 300
 bench_timeout_s = 600
 workload = {{ dataset = "random", input_len = 64, output_len = 32, num_prompts = 80, max_concurrency = 8 }}
 """
+SWEEP_COMMAND = ("sweep", "--model", "tiny", "--sweep", "twice", "--hosts", "lab-01", "--new")
 NOISES = 2
 SHOWN = ("output_throughput", "median_ttft_ms", "median_tpot_ms")
 

@@ -21,7 +21,7 @@ from fleetbench.model import Build, Host
 from fleetbench.operations import accounts, files
 from fleetbench.provision import directories, probe_wants
 from fleetbench.steps import fold
-from fleetbench.sweep.lease import release, take
+from fleetbench.sweep.lease import Hold
 from fleetbench.transport.durable import DurableSession
 from fleetbench.transport.open import durable, open_session
 
@@ -138,9 +138,10 @@ def test_a_client_gets_a_directory_of_its_own_in_tmp(session: DurableSession) ->
 
 def test_nobody_else_can_hold_the_lock_of_a_lease(lab: LabUnderTest, session: DurableSession) -> None:
     """Production would not be given back: restore.sh waits for this lock, then gives up."""
-    take(session, "run-1", "test", seconds=60)
+    hold = Hold("run-1", "test", seconds=60)
+    hold.take(session)
     argv = ("setpriv", "--reuid=65534", "--clear-groups", "flock", "-n", "/run/fleetbench/.lock", "true")
     held = labs.enter("lab-01", argv, settings=lab.settings)
-    release(session, "run-1")
+    hold.release(session)
     assert held.returncode != 0
     assert "Permission denied" in held.stderr
