@@ -27,6 +27,9 @@ LEFT_BEHIND = ("stdout", "stderr", RESULT, "exit_status", "program.json")
 _COUNT = re.compile(r"(\d{1,9})/(\d{1,9}) \[(?:(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<)?")
 
 
+_BEGUN = '[ -e "$2/boot" ] || systemctl is-active -q "$1.service"'
+
+
 class State(StrEnum):
     """What the host says about a client; see start.sh."""
 
@@ -129,6 +132,11 @@ def start(session: DurableSession, client: Client) -> State:
             next_step=f"room below {client.directory}? invoke provision --hosts {session.host.name}",
         )
     return State(word)
+
+
+def begun(session: DurableSession, client: Client) -> bool:
+    """True when the client runs, or has run, under this name."""
+    return session.read(bash(_BEGUN, client.unit, client.directory), timeout_s=30).ok
 
 
 def own_place(session: DurableSession, directory: str, user: str) -> None:

@@ -10,12 +10,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from fleetbench.bench.client import RESULT, Client, Left
+from fleetbench.bench.client import RESULT, Client, Left, State
 from fleetbench.errors import FleetbenchError, Unreadable, one_line, without_secrets
 from fleetbench.results.parse import parse
 from fleetbench.results.rows import MeasurementRow
 from fleetbench.results.store import Store
 from fleetbench.results.values import Block
+
+ATTEMPTS = 2
 
 
 def keep(store: Store, row: MeasurementRow, made: Client, left: Left, **more: str) -> None:
@@ -77,6 +79,28 @@ def read_blocks(content: Mapping[str, bytes], source: str) -> tuple[Block | None
         if blocks:
             return blocks[-1], tuple(reasons)
     return None, tuple(reasons)
+
+
+def begin_again(
+    attempt: int, state: State, left: Left, *, outlived: bool, wanted: int, rust: bool
+) -> tuple[str, bool]:
+    """Return why a client is to be started once more, and whether that is the Python client's turn.
+
+    Empty: what it left stands. `outlived`: its server went away in between; then only a good end of all
+    `wanted` requests counts. `rust`: it was the Rust client, and nobody had insisted on that.
+    """
+    block = read_blocks(left.content, "")[0]
+    if outlived:
+        result = block.result if block is not None and block.complete else None
+        good = result is not None and result.completed == wanted and not result.failed
+        return ("" if good else "its server went away in between; measuring again"), False
+    if attempt < ATTEMPTS and state is State.LOST:
+        return "the client host was rebooted; measuring again", False
+    if rust and left.exit_status not in (None, 0) and block is None:
+        return "the Rust client came to nothing; measuring with the Python client", True
+    if attempt < ATTEMPTS and left.crashed and block is None:
+        return f"the client crashed, {left.crashed}; measuring again", False
+    return "", False
 
 
 def last_words(left: Left) -> tuple[str, ...]:

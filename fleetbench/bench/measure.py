@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleetbench.bench import client as clients
-from fleetbench.bench.left import keep, last_words, read_blocks
+from fleetbench.bench.left import begin_again, keep, last_words, read_blocks
 from fleetbench.bench.prepare import Programs, environment, executable
 from fleetbench.bench.witness import NoWitness, Witness
 from fleetbench.bench_command import bench_command
@@ -24,7 +24,6 @@ from fleetbench.results.store import Store
 from fleetbench.results.verdict import judge
 from fleetbench.transport.durable import DurableSession
 
-_ATTEMPTS = 2
 INSTEAD = "-python"
 _MARKS = {MeasurementKind.WARMUP: "w", MeasurementKind.MEASURE: "r", MeasurementKind.CONTROL: "c"}
 
@@ -83,20 +82,21 @@ def measure(
     `session` leads to the client host, and `programs` are what `prepare` found there. A client that vanished
     with a reboot or crashed is started once more, and the row counts the attempt; so is one that was chosen
     for the workload and came to nothing, with the Python client in its place. One that had no room for its
-    results raises FleetbenchError: a resumed run measures it again. `passing` gets lines of no interest
+    results raises FleetbenchError: a resumed run measures it again. One whose server went away in between is
+    kept when it had come to a good end, and begun anew otherwise. `passing` gets lines of no interest
     later, `counted` how far the client is; it is told `ended` before what it left is fetched.
     """
     row = _record(store, task, client, again=False)
     if again and row.finished:
         row = _record(store, task, client, again=True)
-    while True:
-        if row.finished:
-            return row
+    while not row.finished:
         made, choice = _client(store, row, task, server, client, session, credential, programs or Programs())
-        witness.before(row)
+        outlived = witness.outlived(row) and clients.begun(session, made)
+        if not outlived:
+            witness.before(row)
         state = clients.start(session, made)
         passing(f"{_name(task)}: {state.value}")
-        if state in (clients.State.STARTED, clients.State.RUNNING):
+        if state in (clients.State.STARTED, clients.State.RUNNING) and not outlived:
             try:
                 state = clients.wait(
                     session,
@@ -113,37 +113,25 @@ def measure(
                 if isinstance(exc, HostRebooted):
                     _record(store, task, client, again=True)
                 raise
-        if state is clients.State.LOST and row.attempt < _ATTEMPTS:
-            alive()  # the server may have gone with the same reboot
-            said(f"{_name(task)}: the client host was rebooted; measuring again")
-            clients.clear(session, made)
-            row = _record(store, task, client, again=True, instead=_instead(row))
-            continue
         ended()
         left = clients.fetch(session, made)
-        if state is clients.State.ENDED:
-            alive()  # who ended it may have ended the server too
+        if left.exit_status != 0 and not outlived:
+            alive()  # what ended the client may have ended the server too, and that is another matter
         if left.exit_status != 0:
             clients.refuse_without_room(session, made, _name(task))
         keep(store, row, made, left, not_rust=choice.why, version=client.build.version)
-        if (
-            choice.program is Program.RUST
-            and task.workload.client_program == "auto"
-            and _came_to_nothing(left)
-        ):
-            alive()  # no client measures a server that died
-            said(f"{_name(task)}: the Rust client came to nothing; measuring with the Python client")
+        rust = choice.program is Program.RUST and task.workload.client_program == "auto"
+        why, instead = begin_again(
+            row.attempt, state, left, outlived=outlived, wanted=task.workload.num_prompts, rust=rust
+        )
+        if why:
+            said(f"{_name(task)}: {why}")
             clients.clear(session, made)
-            row = _record(store, task, client, again=True, instead=True)
+            row = _record(store, task, client, again=True, instead=instead or _instead(row))
             continue
-        if left.crashed and row.attempt < _ATTEMPTS and read_blocks(left.content, "")[0] is None:
-            said(f"{_name(task)}: the client crashed, {left.crashed}; measuring again")
-            clients.clear(session, made)
-            row = _record(store, task, client, again=True, instead=_instead(row))
-            continue
-        finished = _judge(store, task, row, left, client.build.version, witness)
+        row = _judge(store, task, row, left, client.build.version, witness)
         clients.clear(session, made)
-        return finished
+    return row
 
 
 def abandon(
@@ -210,10 +198,6 @@ def _measured_by_python(store: Store, row: MeasurementRow) -> bool:
     rows = store.measurements(row.run_id, row.trial)
     same = [other for other in rows if other.workload_index == row.workload_index and other.finished]
     return any(other.client_program.startswith(Program.PYTHON) for other in same)
-
-
-def _came_to_nothing(left: clients.Left) -> bool:
-    return left.exit_status not in (None, 0) and read_blocks(left.content, "")[0] is None
 
 
 def _with_prompts(workload: Workload, session: DurableSession, directory: str, user: str) -> Workload:

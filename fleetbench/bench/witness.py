@@ -16,8 +16,12 @@ class Witness(Protocol):
     A controller that was killed asks again: `before` of a measurement that has begun must change nothing.
     """
 
+    def outlived(self, row: MeasurementRow) -> bool:
+        """True when the reading before of this attempt is of a server that is gone since."""
+        ...
+
     def before(self, row: MeasurementRow) -> None:
-        """Take the reading before, unless this attempt of the measurement has one."""
+        """Take the reading before, unless this attempt of the measurement has one of this server."""
         ...
 
     def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:
@@ -27,6 +31,10 @@ class Witness(Protocol):
 
 class NoWitness:
     """Nobody watches: of a warm-up, which never counts."""
+
+    def outlived(self, row: MeasurementRow) -> bool:
+        """Nobody knows."""
+        return False
 
     def before(self, row: MeasurementRow) -> None:
         """Do nothing."""

@@ -56,8 +56,13 @@ class CounterWitness:
     invocation: str
     _vocabulary: list[int | None] = field(default_factory=list)
 
+    def outlived(self, row: MeasurementRow) -> bool:
+        """True when the counters of this attempt are those of an earlier server."""
+        text = _text(self._path(row, BEFORE))
+        return text.startswith(self._attempt(row)) and not text.startswith(f"{self._head(row)}\n")
+
     def before(self, row: MeasurementRow) -> None:
-        """Write the counters before the client starts, unless this attempt has them."""
+        """Write the counters before the client starts, unless this attempt has them of this server."""
         head = self._head(row)
         if not _is_of(self._path(row, BEFORE), head):
             self._keep(row, BEFORE, head, scrape(self.ground.session, self._endpoints()))
@@ -101,7 +106,11 @@ class CounterWitness:
         return self._vocabulary[0]
 
     def _head(self, row: MeasurementRow) -> str:
-        return f"# fleetbench: attempt {row.attempt}, invocation {self.invocation or 'unknown'}"
+        return f"{self._attempt(row)}{self.invocation or 'unknown'}"
+
+    @staticmethod
+    def _attempt(row: MeasurementRow) -> str:
+        return f"# fleetbench: attempt {row.attempt}, invocation "
 
     def _path(self, row: MeasurementRow, name: str) -> Path:
         return self.ground.store.directory(row.run_id) / row.directory / name

@@ -35,7 +35,7 @@ from fleetbench.lab import lab as labs
 from fleetbench.model import TrialState
 from fleetbench.results.rows import RunState, Verdict
 
-LOADING = ".service 0 s: loading"
+LOADING = " s: loading"
 DAY_S = 86_400
 QUESTION = "Give production back and stop now? [Y/n]"
 PHASES = (

@@ -182,7 +182,9 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_works(served: Fleet) -> None:
     check_complete(served, served.invoke(*command[1].split()))
 
 
-def test_a_client_that_cannot_write_its_result_is_a_verdict_and_no_hang(served: Fleet) -> None:
+def test_a_client_that_cannot_write_its_result_is_named_and_measured_when_there_is_room(
+    served: Fleet,
+) -> None:
     full = "mkdir -p /opt/vllm/runs && mount -t tmpfs -o size=64k,mode=755 tmpfs /opt/vllm/runs"
     served.on("lab-01", full)
     try:
@@ -194,11 +196,12 @@ def test_a_client_that_cannot_write_its_result_is_a_verdict_and_no_hang(served: 
         served.on("lab-01", "umount -l /opt/vllm/runs")
     assert done.status == 1
     (error,) = done.errors
-    assert error.startswith("error: lab-01: 1 of 1 repeats invalid\n  cause: no report could be read")
-    assert "trial 1 measure 1: no result, invalid: no report could be read" in done.err
+    assert "the client cannot write its results\n  cause: No space left on device" in error
     with served.store() as store:
-        rows = store.measurements(store.run("latest").id)
-    assert rows[0].verdict is Verdict.INVALID
+        assert store.run("latest").state is RunState.INTERRUPTED
+    again = served.invoke(*LONG, "1")
+    assert "continuing run" in again.err
+    check_complete(served, again, starts=2)
 
 
 def test_a_client_whose_status_was_not_written_does_not_keep_the_bench_waiting(served: Fleet) -> None:
