@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import permutations
 
 import pytest
 from invoked import Done, Running, until
@@ -15,6 +15,7 @@ from fleetbench.model import TrialState
 from fleetbench.results.rows import MeasurementKind, RunRow, RunState, TrialRow, Verdict
 from fleetbench.results.timeline import Period, Step, read_timeline
 
+AT_ONCE_MS = 2000
 SIX = ("sweep", "--model", "paced", "--sweep", "six", "--hosts")
 
 
@@ -91,10 +92,12 @@ def test_two_hosts_share_six_trials_longest_first_and_neither_idles_while_work_i
     assert sorted(trial.host for trial in trials) == ["lab-01"] * 3 + ["lab-02"] * 3
     periods = periods_of(idle_fleet, run)
     begun = {n: min(p.began_ms for p in periods if p.trial == n) for n in range(1, 7)}
-    order = sorted(begun, key=lambda number: begun[number])
     expected = expected_s(checked)
-    # The table has tenths of a second for each of seven steps.
-    assert all(expected[first] >= expected[then] - 0.7 for first, then in pairwise(order)), (order, expected)
+    # The table has tenths of a second for each of seven steps. Both hosts begin at once, the one that took
+    # the longest trial perhaps a moment after the other.
+    for first, then in permutations(begun, 2):
+        if begun[first] + AT_ONCE_MS < begun[then]:
+            assert expected[first] >= expected[then] - 0.7, (first, then, begun, expected)
     for host in idle_fleet.names:
         mine = [period for period in periods if period.host == host]
         last = max(index for index, period in enumerate(mine) if period.trial is not None)
