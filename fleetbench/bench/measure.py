@@ -91,8 +91,9 @@ def measure(
         row = _record(store, task, client, again=True)
     while not row.finished:
         made, choice = _client(store, row, task, server, client, session, credential, programs or Programs())
-        outlived = witness.outlived(row) and clients.begun(session, made)
-        if not outlived:
+        begun = clients.begun(session, made)
+        outlived = begun and witness.outlived(row)
+        if not begun:
             witness.before(row)
         state = clients.start(session, made)
         passing(f"{_name(task)}: {state.value}")

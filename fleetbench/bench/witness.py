@@ -13,7 +13,8 @@ from fleetbench.results.verdict import Finding
 class Witness(Protocol):
     """Looks at the server before and after; whatever it cannot see is a finding, never an error.
 
-    A controller that was killed asks again: `before` of a measurement that has begun must change nothing.
+    `before` is for a client that has not begun: one that ended for lack of room is begun anew under the same
+    name, and what it had sent must not be taken for somebody else's requests.
     """
 
     def outlived(self, row: MeasurementRow) -> bool:
@@ -21,7 +22,7 @@ class Witness(Protocol):
         ...
 
     def before(self, row: MeasurementRow) -> None:
-        """Take the reading before, unless this attempt of the measurement has one of this server."""
+        """Take the reading before the client begins, in the place of an earlier one."""
         ...
 
     def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:

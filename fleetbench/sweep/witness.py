@@ -62,10 +62,8 @@ class CounterWitness:
         return text.startswith(self._attempt(row)) and not text.startswith(f"{self._head(row)}\n")
 
     def before(self, row: MeasurementRow) -> None:
-        """Write the counters before the client starts, unless this attempt has them of this server."""
-        head = self._head(row)
-        if not _is_of(self._path(row, BEFORE), head):
-            self._keep(row, BEFORE, head, scrape(self.ground.session, self._endpoints()))
+        """Write the counters before the client starts."""
+        self._keep(row, BEFORE, self._head(row), scrape(self.ground.session, self._endpoints()))
 
     def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:
         """Write the counters after it, and judge both; whatever cannot be read is said."""
@@ -126,10 +124,6 @@ def vocabulary(session: DurableSession, prefix: str, model: str) -> int | None:
     """Return how many token ids a model on the host has, from its config.json; None when it does not say."""
     answer = session.read(bash(_VOCABULARY, prefix, model), timeout_s=30).stdout.strip()
     return int(answer) if re.fullmatch(r"[1-9]\d{0,8}", answer) else None
-
-
-def _is_of(path: Path, head: str) -> bool:
-    return _text(path).startswith(f"{head}\n")
 
 
 def _reading(path: Path, head: str) -> tuple[Reading | None, str]:
