@@ -4,8 +4,12 @@
 
 Lab hosts with a stand-in for vLLM whose load takes as long as it is told, so that the controller's own work
 and the hosts' are what is compared, not two GPUs. What counts is the whole command, from typing it until the
-prompt is back: connecting, planning, borrowing and giving back are in it. Needs what `invoke lab` needs:
-root, and ten minutes. Exit status 1 when two hosts are less than 1.9 times as fast as one.
+prompt is back: connecting, planning, borrowing and giving back are in it.
+
+The two commands run one after the other, so what else the machine does between them is in their quotient, and
+it may exceed 2. The second quotient is of the two hosts' run alone, from its timeline: what its trials would
+have taken one after the other, with what is not trials once, by what the command took. It cannot exceed 2.
+Exit status 1 when either is less than 1.9. Needs what `invoke lab` needs: root, and ten minutes.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ sys.path.insert(0, str(ROOT / "tests" / "lab"))
 from standin_host import Fleet, fleet_of  # noqa: E402  the tests' hosts
 
 from fleetbench.results.store import open_store  # noqa: E402
+from fleetbench.results.timeline import read_timeline  # noqa: E402
 
 LEAST = 1.9
 TRIALS = 6
@@ -40,9 +45,9 @@ def main() -> int:
             fleet.deploy("other", gpus="0", host=name)
         one, two = _timed(fleet, "lab-01"), _timed(fleet, ",".join(fleet.names))
         shares = _shares(fleet)
-    ratio = one / two
-    sys.stdout.write(_page(one, two, shares, seconds))
-    return 0 if ratio >= LEAST else 1
+        in_turn = _in_turn(fleet, two)
+    sys.stdout.write(_page(one, two, in_turn, shares, seconds))
+    return 0 if min(one, in_turn) / two >= LEAST else 1
 
 
 def _sweep(seconds: int) -> str:
@@ -69,7 +74,18 @@ def _shares(fleet: Fleet) -> dict[str, int]:
     return {host: hosts.count(host) for host in sorted(set(hosts))}
 
 
-def _page(one: float, two: float, shares: dict[str, int], seconds: int) -> str:
+def _in_turn(fleet: Fleet, two: float) -> float:
+    """Return what the trials of the latest run would have taken one after the other on one host."""
+    with open_store(runs_directory=fleet.runs, create=False) as store:
+        timeline = read_timeline(store.directory(store.run("latest").id))
+    busy = dict.fromkeys(fleet.names, 0.0)
+    for period in timeline.periods if timeline is not None else ():
+        if period.trial is not None:
+            busy[period.host] += period.seconds
+    return two - max(busy.values()) + sum(busy.values())
+
+
+def _page(one: float, two: float, in_turn: float, shares: dict[str, int], seconds: int) -> str:
     spread = ", ".join(f"{host} {count}" for host, count in shares.items())
     return (
         f"# {TRIALS} trials on one host and on two\n\n"
@@ -77,7 +93,10 @@ def _page(one: float, two: float, shares: dict[str, int], seconds: int) -> str:
         "Whole command, seconds.\n\n"
         f"| hosts | seconds | trials |\n| --- | ---: | --- |\n"
         f"| 1 | {one:.1f} | {TRIALS} |\n| 2 | {two:.1f} | {spread} |\n\n"
-        f"Two hosts are {one / two:.2f} times as fast as one (wanted: {LEAST} or more).\n"
+        f"Two hosts are {one / two:.2f} times as fast as one, command against command.\n"
+        f"Within the run on two hosts, its trials in turn ({in_turn:.1f} s) by the command:"
+        f" {in_turn / two:.2f}, of 2.00 at most.\n"
+        f"Wanted: {LEAST} or more of both.\n"
     )
 
 
