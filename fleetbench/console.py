@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv")
 
 _lock = threading.Lock()
+_picture = threading.Lock()
 _started = time.monotonic()
 _quiet = False
 _live: Live | None = None
@@ -41,7 +42,7 @@ def quiet(value: bool = True) -> None:
 
 def _emit(text: str, stream: IO[str]) -> None:
     shown = _live
-    if shown is not None and stream is sys.stderr:
+    if shown is not None and (stream is sys.stderr or stream.isatty()):  # a terminal has one picture
         from rich.text import Text
 
         shown.console.print(Text(text.removesuffix("\n")), soft_wrap=True)
@@ -89,7 +90,9 @@ def live(picture: Callable[[int, int], RenderableType]) -> Iterator[None]:
             _live = shown
             yield
     finally:
-        _live = None
+        with _picture:
+            _live = None
+            shown.stop()
 
 
 def write(text: str) -> None:
@@ -121,11 +124,24 @@ def on_terminal() -> bool:
     return mine and sys.stderr.isatty()
 
 
-def ask(question: str) -> None:
-    """Put a question to the terminal; what was typed before it is no answer to it."""
-    with contextlib.suppress(OSError, ValueError, termios.error):
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        _emit(question, sys.stderr)
+@contextlib.contextmanager
+def asking(question: str) -> Iterator[None]:
+    """Put a question to the terminal while the body waits for its answer; what was typed before is none.
+
+    A picture is not drawn meanwhile: it would be drawn over what is typed, and the echo would shift it.
+    """
+    shown = _live
+    if shown is not None:
+        shown.stop()
+    try:
+        with contextlib.suppress(OSError, ValueError, termios.error):
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+            _emit(question, sys.stderr)
+        yield
+    finally:
+        with _picture:
+            if shown is not None and _live is shown:  # what it is a picture of may be over by now
+                shown.start(refresh=True)
 
 
 def answer(timeout_s: float) -> str | None:
@@ -211,15 +227,8 @@ def confirm(question: str) -> bool:
     """Ask a yes/no question on the terminal; without a terminal the answer is no."""
     if not sys.stdin.isatty():
         return False
-    shown = _live
-    if shown is not None:
-        shown.stop()  # a picture that is drawn again would take the answer away
-    try:
-        _emit(f"{question} [y/N] ", sys.stderr)
+    with asking(f"{question} [y/N] "):
         return sys.stdin.readline().strip().lower() in ("y", "yes")
-    finally:
-        if shown is not None and _live is shown:
-            shown.start(refresh=True)
 
 
 def _csv_cell(cell: object) -> object:

@@ -103,6 +103,10 @@ class OnTerminal:
         """Ctrl-C."""
         os.write(self.leader, b"\x03")
 
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self.leader, text.encode())
+
     def end(self, timeout_s: float = 30) -> int:
         """Play everything to the end and return the exit status."""
         self.read_until(lambda: False, timeout_s)

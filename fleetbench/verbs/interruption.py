@@ -88,15 +88,16 @@ class Interruption:
 
     def _agreed(self) -> bool:
         """Ask whether to end; no answer in time, or another signal, means yes."""
-        console.ask(
+        question = (
             "Give production back and stop now? [Y/n]"
             " (the trial in progress goes on meanwhile; it is measured again on resume)"
         )
-        give_up = time.monotonic() + ANSWER_S
-        while time.monotonic() < give_up and self._notes.empty():
-            answer = console.answer(0.2)
-            if answer is not None:
-                return answer.lower() not in _GO_ON
+        with console.asking(question):
+            give_up = time.monotonic() + ANSWER_S
+            while time.monotonic() < give_up and self._notes.empty():
+                answer = console.answer(0.2)
+                if answer is not None:
+                    return answer.lower() not in _GO_ON
         if not self._notes.empty():
             return bool(self._notes.get())  # the second Ctrl-C was the answer; or the work is over
         return True

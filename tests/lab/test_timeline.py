@@ -106,6 +106,9 @@ def test_the_live_table_shows_a_sweep_and_ctrl_c_leaves_a_terminal_that_works(se
     assert running.read_until(lambda: shows("load") and shows("tp=2 dp=1"), 60), running.screen.text
     assert running.read_until(lambda: shows("/60 requests"), 60), running.screen.text
     running.interrupt()
+    assert running.read_until(lambda: shows("stop now? [Y/n]"), 10), running.screen.text
+    assert not shows("elapsed/expected"), "the table would be drawn over the answer"
+    running.type("y\n")
     status = running.end(90)
     text = running.screen.text
     assert status == 130, text

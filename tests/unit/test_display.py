@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import report_rows
 from rich.console import Console
 from terminal_screen import OnTerminal, on_terminal
 
+from fleetbench import console
 from fleetbench.model import Config, Failure, TrialState
 from fleetbench.report.summary import Report, summarise
 from fleetbench.results.rows import RunState
@@ -388,6 +390,23 @@ def test_ctrl_c_leaves_a_terminal_that_works() -> None:
 def test_a_question_can_be_answered_while_a_picture_is_shown() -> None:
     running = program("ask")
     assert running.read_until(lambda: "really? [y/N]" in running.screen.text)
-    os.write(running.leader, b"y\n")
+    assert "picture " not in running.screen.text
+    running.type("y\n")
+    assert running.read_until(lambda: "picture 60x10" in running.screen.text), "it is shown again"
     assert running.end() == 0
     assert "yes" in running.screen.text
+    assert "picture " not in running.screen.text
+
+
+def test_a_question_that_outlives_the_picture_does_not_bring_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with contextlib.ExitStack() as question:
+        with console.live(lambda width, height: "picture"):
+            question.enter_context(console.asking("really?"))
+        drawn = screen.getvalue()
+    console.progress("after")
+    assert screen.getvalue().removeprefix(drawn).count("picture") == 0
+    assert "after" in screen.getvalue()
