@@ -430,10 +430,7 @@ def lab(
     )
 
 
-@task(
-    auto_shortflags=False,
-    help={"keep": "leave the lab hosts up afterwards", "debug": COMMON["debug"]},
-)
+@task(auto_shortflags=False, help={"keep": "leave the lab hosts up afterwards", "debug": COMMON["debug"]})
 def demo(c: Context, keep: bool = False, debug: bool = False) -> None:
     """Two lab hosts, a real vLLM on each, a sweep of a tiny model, a report. Ten minutes, needs root."""
     from fleetbench.verbs.demo import demo as run

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from fleetbench.errors import NotPossible, Unreadable, one_line
 from fleetbench.resolution import Resolution
+from fleetbench.whole_file import write_whole
 
 _LINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._ -]+\])?(===?\S+| @ \S+)( ;.*| \\)?")
 
@@ -217,11 +218,8 @@ def _header(want: Resolution) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, "utf-8")
-        temporary.replace(path)
+        write_whole(path, text.encode())
     except OSError as exc:
         raise NotPossible(
             f"cannot write the lock {path}", cause=str(exc), next_step=f"make {path.parent} writable"

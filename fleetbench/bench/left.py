@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shlex
@@ -16,6 +15,7 @@ from fleetbench.results.parse import parse
 from fleetbench.results.rows import MeasurementRow
 from fleetbench.results.store import Store
 from fleetbench.results.values import Block
+from fleetbench.whole_file import write_whole
 
 ATTEMPTS = 2
 
@@ -49,14 +49,9 @@ def masked(name: str, value: str) -> str:
 def keep_files(directory: Path, content: Mapping[str, bytes]) -> None:
     """Write files into a directory of the run, atomically; FleetbenchError when there is no room or right."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         for name, data in content.items():
-            temporary = directory / f".{name}.part"
-            temporary.write_bytes(data)
-            temporary.replace(directory / name)
+            write_whole(directory / name, data)
     except OSError as exc:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise FleetbenchError(
             f"cannot keep the raw files in {directory}",
             cause=exc.strerror or str(exc),

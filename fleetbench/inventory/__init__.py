@@ -1,4 +1,4 @@
-"""The inventory: hosts, models and sweeps as people write them in TOML, read into the nouns of model.py.
+"""The inventory: hosts, models and sweeps as people write them in TOML, read into the nouns of `model`.
 
 `load` reads a directory, `select` finds the hosts that `--hosts` means, `ssh_options.resolve` asks the real
 ssh how to reach one of them.

@@ -1,4 +1,4 @@
-"""The keys of the inventory's tables: one row for each field of the noun in model.py that people can set."""
+"""The keys of the inventory's tables: one row for each field of the noun in `model` that people can set."""
 
 from __future__ import annotations
 

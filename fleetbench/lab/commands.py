@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fleetbench.lab.settings import LabError
+from fleetbench.whole_file import write_whole
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -45,15 +45,7 @@ def run(
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a small file whole, with its directories, never half and never wider than `mode`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8"
-    ) as file:
-        file.write(text)
-    partial.chmod(mode)  # the umask does not decide
-    partial.replace(path)
+    write_whole(path, text.encode(), mode=mode)
 
 
 def mounts(below: Path) -> tuple[Path, ...]:

@@ -11,9 +11,9 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 
-from fleetbench.model import Config, Workload
+from fleetbench.model import Config, Step, Workload
 from fleetbench.plan.roofline import Guess
 
 ESTIMATED = "estimated"
@@ -21,19 +21,6 @@ ESTIMATED = "estimated"
 _MOST_SCALING = 8.0
 # Newer measurements count; older ones may be of another driver or another disk.
 _LATEST = 5
-
-
-class Step(StrEnum):
-    """A step of a trial; restoring production belongs to the host's whole part."""
-
-    STOP = "stop"
-    DRAIN = "drain"
-    LOAD = "load"
-    COMPILE = "compile"
-    WARM_UP = "warm-up"
-    MEASURE = "measure"
-    FETCH = "fetch"
-    RESTORE = "restore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

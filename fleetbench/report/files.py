@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from fleetbench.report.summary import Report, summarise
 from fleetbench.report.timeline import time_finding
 from fleetbench.report.timeline_chart import timeline_specification
 from fleetbench.results.timeline import read_timeline
+from fleetbench.whole_file import write_whole
 
 if TYPE_CHECKING:
     from fleetbench.results.store import Store
@@ -76,15 +75,15 @@ def write_files(report: Report, directory: Path) -> ReportPaths:
     try:
         (directory / "charts").mkdir(parents=True, exist_ok=True)
         for path, chart in zip(paths.charts, charts, strict=True):
-            _replace(path, chart.png)
+            write_whole(path, chart.png)
         for path in paths.timeline:
-            _replace(path, timeline[path.name])
+            write_whole(path, timeline[path.name])
         known = [*(file_name(metric) for metric in METRICS), *TIMELINE]
         for stale in {directory / "charts" / name for name in known} - {*paths.charts, *paths.timeline}:
             stale.unlink(missing_ok=True)
-        _replace(paths.measurements, csv_text(measurement_table(report)).encode())
-        _replace(paths.summary, csv_text(summary_table(report)).encode())
-        _replace(paths.markdown, text.encode())
+        write_whole(paths.measurements, csv_text(measurement_table(report)).encode())
+        write_whole(paths.summary, csv_text(summary_table(report)).encode())
+        write_whole(paths.markdown, text.encode())
     except OSError as error:
         raise FleetbenchError(
             f"cannot write the report to {directory}",
@@ -99,15 +98,3 @@ def _drawn_timeline(report: Report) -> Iterator[tuple[str, bytes]]:
         document = timeline_specification(report.timeline, report.run.id)
         yield TIMELINE[0], png_of(document)
         yield TIMELINE[1], svg_of(document)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

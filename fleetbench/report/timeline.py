@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fleetbench.errors import one_line
+from fleetbench.model import Step
 from fleetbench.report.columns import Table
-from fleetbench.results.timeline import Period, RunTimeline, Step, seconds_by_step, wall_s, worked
+from fleetbench.results.timeline import Period, RunTimeline, seconds_by_step, wall_s, worked
 
 # What a host is said to be doing in each step.
 DOING: Mapping[Step, str] = {

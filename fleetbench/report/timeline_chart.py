@@ -10,9 +10,10 @@ import textwrap
 from typing import Any
 
 from fleetbench.errors import one_line
+from fleetbench.model import Step
 from fleetbench.report.charts import FAINT, FONT, INK, MARGIN, WIDTH, altair_module
 from fleetbench.report.timeline import merged, rows, spoken, time_finding, trial_spans
-from fleetbench.results.timeline import RunTimeline, Step, seconds_by_step
+from fleetbench.results.timeline import RunTimeline, seconds_by_step
 
 COLOURS = {
     Step.STOP: "#CC79A7",

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from fleetbench.errors import Unreadable, one_line
+from fleetbench.model import Step
 
 FILE_NAME = "timeline.json"
 VERSION = 1
@@ -23,27 +23,6 @@ NOTHING_TO_DO = "nothing to do"
 SIDE_BY_SIDE = "trials side by side"
 # A text of a file that somebody may have edited or cut; a sweep of a week has some ten thousand periods.
 MAX_BYTES = 64_000_000
-
-
-class Step(StrEnum):
-    """What a host does at a moment.
-
-    STOP: production units and old servers end, facts are read. DRAIN: wait until the GPUs are free.
-    LOAD: from the start of a server until its weights are loaded, imports included. COMPILE: from there until
-    it is ready (compile, warm-up of the engine, graph capture). WARM_UP, MEASURE: a bench client runs.
-    FETCH: what client and server left is fetched. RESTORE: production is given back. IDLE: nothing to do,
-    the host does not answer, or no controller was there.
-    """
-
-    STOP = "stop"
-    DRAIN = "drain"
-    LOAD = "load"
-    COMPILE = "compile"
-    WARM_UP = "warm-up"
-    MEASURE = "measure"
-    FETCH = "fetch"
-    RESTORE = "restore"
-    IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from fleetbench.model import TrialState
-from fleetbench.results.timeline import Step
+from fleetbench.model import Step, TrialState
 from fleetbench.sweep.events import Event, EventKind, Expected, nothing_expected
 
 OVER = (TrialState.MEASURED, TrialState.FAILED, TrialState.IMPLIED, TrialState.NOT_RUN)

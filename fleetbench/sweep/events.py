@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleetbench.errors import one_line, without_secrets
-from fleetbench.model import TrialState
-from fleetbench.results.timeline import Step
+from fleetbench.model import Step, TrialState
 
 
 class EventKind(StrEnum):

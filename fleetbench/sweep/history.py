@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from fleetbench.errors import Unreadable
-from fleetbench.model import TrialState
-from fleetbench.plan.durations import Seen, SeenLoad, Step
+from fleetbench.model import Step, TrialState
+from fleetbench.plan.durations import Seen, SeenLoad
 from fleetbench.results.rows import MeasurementKind, MeasurementRow, RunKind, RunRow, TrialRow, Verdict
 from fleetbench.results.store import Store
 from fleetbench.results.timeline import read_timeline
@@ -74,12 +74,11 @@ def _steps(store: Store, run: RunRow) -> Mapping[int, Mapping[Step, float]]:
     except Unreadable:
         return {}  # durations are a comfort: a broken file costs their precision, no more
     found: dict[int, dict[Step, float]] = {}
-    wanted = {step.value for step in (Step.STOP, Step.DRAIN, Step.LOAD, Step.COMPILE, Step.FETCH)}
+    wanted = (Step.STOP, Step.DRAIN, Step.LOAD, Step.COMPILE, Step.FETCH)
     for period in timeline.periods if timeline else ():
-        if period.trial is not None and period.step.value in wanted:
+        if period.trial is not None and period.step in wanted:
             steps = found.setdefault(period.trial, {})
-            step = Step(period.step.value)
-            steps[step] = steps.get(step, 0.0) + period.seconds
+            steps[period.step] = steps.get(period.step, 0.0) + period.seconds
     return found
 
 

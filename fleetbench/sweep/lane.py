@@ -11,9 +11,8 @@ from fleetbench.bench import client as clients
 from fleetbench.bench.prepare import Preload
 from fleetbench.errors import HostRebooted
 from fleetbench.facts.values import HostFacts
-from fleetbench.model import GpuSet, Host, TrialState
+from fleetbench.model import GpuSet, Host, Step, TrialState
 from fleetbench.results.rows import MeasurementRow, RunRow, TrialRow
-from fleetbench.results.timeline import Step
 from fleetbench.sweep.evidence import set_aside
 from fleetbench.sweep.ground import Bench, Engine, Ground
 from fleetbench.sweep.idle_memory import IdleMemory

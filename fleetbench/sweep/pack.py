@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fleetbench.errors import Interrupted, NotPossible, NotReady
-from fleetbench.model import Config, GpuSet, TrialState
+from fleetbench.model import Config, GpuSet, Step, TrialState
 from fleetbench.plan.gpu_sets import gpu_sets
 from fleetbench.plan.schedule import Place
 from fleetbench.results.interference import differences
 from fleetbench.results.rows import MeasurementKind, TrialRow
-from fleetbench.results.timeline import SIDE_BY_SIDE, Step
+from fleetbench.results.timeline import SIDE_BY_SIDE
 from fleetbench.sweep.heartbeat import Either
 from fleetbench.sweep.lane import Lane, open_lane
 from fleetbench.sweep.serving import take_down

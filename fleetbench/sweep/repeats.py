@@ -13,10 +13,9 @@ from fleetbench.bench.prompts import salted, unsalted
 from fleetbench.bench.witness import NoWitness
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import HostRebooted, NotReady
-from fleetbench.model import Workload
+from fleetbench.model import Step, Workload
 from fleetbench.results.rows import MeasurementKind, TrialRow, Verdict
 from fleetbench.results.store import Store
-from fleetbench.results.timeline import Step
 from fleetbench.service.diagnose import HANGS
 from fleetbench.sweep.alive import Alive, Start, invocation_of
 from fleetbench.sweep.ground import Bench, Ground

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from fleetbench.bench.measure import Server
 from fleetbench.errors import NotReady
 from fleetbench.facts.values import HostFacts
-from fleetbench.model import GpuSet, Host, ServiceSpec, TrialState
+from fleetbench.model import GpuSet, Host, ServiceSpec, Step, TrialState
 from fleetbench.preflight import refuse, units_of
 from fleetbench.results.rows import Json, TrialRow
-from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
 from fleetbench.service.diagnose import not_ready
 from fleetbench.service.several import first_dead, start_all, stop_all

@@ -8,11 +8,10 @@ from fleetbench.bench.leftovers import forget_others
 from fleetbench.bench.measure import abandon
 from fleetbench.bench.prepare import dismiss
 from fleetbench.errors import FleetbenchError, Interrupted, NotPossible, NotReached
-from fleetbench.model import Host, TrialState
+from fleetbench.model import Host, Step, TrialState
 from fleetbench.plan.schedule import Place, free_ports
 from fleetbench.preflight import refuse_missing_venvs, refuse_without_nginx
 from fleetbench.results.rows import RunRow
-from fleetbench.results.timeline import Step
 from fleetbench.sweep import lease, read_ahead
 from fleetbench.sweep.ground import Engine
 from fleetbench.sweep.heartbeat import Either, Heartbeat

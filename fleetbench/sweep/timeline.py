@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -17,17 +16,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fleetbench.errors import Unreadable
+from fleetbench.model import Step
 from fleetbench.results.timeline import (
     AWAY,
     FILE_NAME,
     NOTHING_TO_DO,
     Period,
     RunTimeline,
-    Step,
     document_text,
     period_text,
     read_timeline,
 )
+from fleetbench.whole_file import write_whole
 
 WRITE_EVERY_S = 5.0
 
@@ -181,7 +181,7 @@ class Timeline:
                 going = [period_text(period) for period in self._up_to_now()]
                 text = document_text(self._document(()), [*self._lines, *going])
             try:
-                _replace(self._path, text.encode())
+                write_whole(self._path, text.encode())
             except OSError as exc:
                 if not self._told:
                     self._said(f"cannot write {self._path}: {exc.strerror or exc}")
@@ -249,16 +249,3 @@ class Timeline:
         if before.written_ms and before.boot and before.boot == self._clock.boot and steady >= 0:
             return max(before.written_ms + steady, self._earlier_end_ms)
         return max(self._clock.wall_ms(), self._earlier_end_ms)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

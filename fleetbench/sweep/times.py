@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from fleetbench.model import Step
 from fleetbench.plan.durations import Expected, Seen, Subject, expected
 from fleetbench.plan.roofline import Guess, Machine, Shape
-from fleetbench.results import timeline
 from fleetbench.results.rows import Json, RunRow, TrialRow
 from fleetbench.results.store import Store
 from fleetbench.sweep.history import kinds_of, seen_before, seen_in
@@ -61,11 +61,10 @@ class Times:
         """Return how long a trial is expected to take in all."""
         return self.of(row).seconds
 
-    def by_step(self, number: int) -> Mapping[timeline.Step, float]:
+    def by_step(self, number: int) -> Mapping[Step, float]:
         """Return the expected seconds of each step of a trial; empty for one that is not there."""
         rows = [row for row in self._store.trials(self._run.id) if row.number == number]
-        steps = self.of(rows[0]).by_step() if rows else {}
-        return {timeline.Step(step.value): seconds for step, seconds in steps.items()}
+        return self.of(rows[0]).by_step() if rows else {}
 
 
 def unknown() -> Guess:

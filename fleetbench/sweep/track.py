@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fleetbench.errors import one_line
-from fleetbench.model import TrialState
-from fleetbench.results.timeline import Period, Step, as_iso
+from fleetbench.model import Step, TrialState
+from fleetbench.results.timeline import Period, as_iso
 from fleetbench.service_log import Phase, ServiceLog, follow
 from fleetbench.sweep.events import Event, EventKind, Expected, Watcher, ignore, nothing_expected
 from fleetbench.sweep.timeline import Timeline

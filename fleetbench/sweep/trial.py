@@ -12,10 +12,9 @@ from dataclasses import replace
 from fleetbench.bench.prepare import Preload, prepare
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import FleetbenchError, NotPossible, NotReady, Occupied, UsageError
-from fleetbench.model import Failure, TrialState
+from fleetbench.model import Failure, Step, TrialState
 from fleetbench.preflight import units_of
 from fleetbench.results.rows import MeasurementKind, TrialRow
-from fleetbench.results.timeline import Step
 from fleetbench.service.held import NOT_ITS_OWN
 from fleetbench.sweep.alive import invocation_of
 from fleetbench.sweep.arrangement import arrange

@@ -14,11 +14,10 @@ from fleetbench.bench.prompts import check_prompts
 from fleetbench.errors import Exit, FleetbenchError, HostRebooted, NotReady, UsageError
 from fleetbench.facts.values import HostFacts
 from fleetbench.inventory import Inventory, find_host
-from fleetbench.model import GpuSet, Host, Model, Trial, TrialState, Workload
+from fleetbench.model import GpuSet, Host, Model, Step, Trial, TrialState, Workload
 from fleetbench.preflight import refuse_prompts
 from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, TrialRow, Verdict
 from fleetbench.results.store import Store, open_store
-from fleetbench.results.timeline import Step
 from fleetbench.service import lifecycle
 from fleetbench.service.lifecycle import address_of, bound_to
 from fleetbench.service_log import phase

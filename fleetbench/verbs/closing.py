@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fleetbench.errors import one_line
-from fleetbench.model import TrialState
+from fleetbench.model import Step, TrialState
 from fleetbench.report.files import read_report
 from fleetbench.report.finding import ranked
 from fleetbench.report.metrics import OUTPUT
@@ -16,7 +16,7 @@ from fleetbench.report.summary import Report
 from fleetbench.report.timeline import shares
 from fleetbench.results.rows import UNFINISHED
 from fleetbench.results.store import Store
-from fleetbench.results.timeline import Step, seconds_by_step, worked
+from fleetbench.results.timeline import seconds_by_step, worked
 
 MOST_CAUSES = 6
 MOST_BEST = 6

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from fleetbench import console
 from fleetbench.errors import FleetbenchError
+from fleetbench.model import Step
 from fleetbench.results.rows import TrialRow
 from fleetbench.results.store import Store
-from fleetbench.results.timeline import Step, as_iso
+from fleetbench.results.timeline import as_iso
 from fleetbench.sweep.board import OVER, Board, TrialView, after, empty_board
 from fleetbench.sweep.events import Event, EventKind, Expected, as_object, nothing_expected
 from fleetbench.verbs.closing import as_summary, closing, lines

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleetbench.errors import one_line
-from fleetbench.model import TrialState
-from fleetbench.results.timeline import Step
+from fleetbench.model import Step, TrialState
 from fleetbench.sweep.board import Board, Doing, TrialView, left_s
 from fleetbench.sweep.events import Expected, nothing_expected
 

@@ -11,9 +11,9 @@ from invoked import Done, Running, until
 from standin_host import Fleet
 
 from fleetbench.lab import lab as labs
-from fleetbench.model import TrialState
+from fleetbench.model import Step, TrialState
 from fleetbench.results.rows import MeasurementKind, RunRow, RunState, TrialRow, Verdict
-from fleetbench.results.timeline import Period, Step, read_timeline
+from fleetbench.results.timeline import Period, read_timeline
 
 AT_ONCE_MS = 2000
 SIX = ("sweep", "--model", "paced", "--sweep", "six", "--hosts")

@@ -13,7 +13,8 @@ from invoked import until
 from standin_host import Fleet
 from terminal_screen import on_terminal
 
-from fleetbench.results.timeline import AWAY, RunTimeline, Step, read_timeline, seconds_by_step, wall_s
+from fleetbench.model import Step
+from fleetbench.results.timeline import AWAY, RunTimeline, read_timeline, seconds_by_step, wall_s
 
 SWEEP = ("sweep", "--model", "slow", "--hosts", "lab-01", "--sweep")
 

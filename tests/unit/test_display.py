@@ -16,10 +16,9 @@ from rich.console import Console
 from terminal_screen import OnTerminal, on_terminal
 
 from fleetbench import console
-from fleetbench.model import Config, Failure, TrialState
+from fleetbench.model import Config, Failure, Step, TrialState
 from fleetbench.report.summary import Report, summarise
 from fleetbench.results.rows import RunState
-from fleetbench.results.timeline import Step
 from fleetbench.sweep.board import Board, TrialView, after, empty_board, left_s
 from fleetbench.sweep.events import Event, EventKind, as_object
 from fleetbench.sweep.timeline import Timeline, wall_ms

@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 from nouns import HOST, facts, gpu
 
-from fleetbench.model import Build, Config, Device, Workload
+from fleetbench.model import Build, Config, Device, Step, Workload
 from fleetbench.plan.durations import (
     ESTIMATED,
     Expectation,
     Seen,
     SeenLoad,
-    Step,
     Subject,
     expected,
     in_words,
@@ -21,7 +20,6 @@ from fleetbench.plan.durations import (
 )
 from fleetbench.plan.roofline import Guess, Machine, Shape
 from fleetbench.plan.spread import longest_first, makespan_s
-from fleetbench.results import timeline
 
 H200 = Machine(cpu=False, bandwidth_gb_s=4800, tflops=989)
 DENSE_7B = Shape(weights_gib=14.2, layers=28)
@@ -58,10 +56,6 @@ def test_without_anything_measured_every_step_is_estimated_in_its_order() -> Non
     assert {step.source for step in found.steps} == {ESTIMATED}
     assert found.seconds == sum(found.by_step().values())
     assert not found.learned
-
-
-def test_the_steps_have_the_names_of_the_timeline() -> None:
-    assert {step.value for step in Step} == {step.value for step in timeline.Step} - {"idle"}
 
 
 def test_the_same_trial_is_expected_to_take_what_it_took() -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from report_rows import repeats, run, trial
 
 from fleetbench.cli import main
-from fleetbench.model import Config, GpuSet, Trial
+from fleetbench.model import Config, GpuSet, Step, Trial
 from fleetbench.report.files import write_files
 from fleetbench.report.markdown import markdown
 from fleetbench.report.summary import Report, summarise
@@ -26,7 +26,7 @@ from fleetbench.report.timeline import (
 from fleetbench.report.timeline_chart import COLOURS, timeline_specification
 from fleetbench.results.rows import RunKind
 from fleetbench.results.store import open_store
-from fleetbench.results.timeline import FILE_NAME, SIDE_BY_SIDE, Period, RunTimeline, Step, file_text
+from fleetbench.results.timeline import FILE_NAME, SIDE_BY_SIDE, Period, RunTimeline, file_text
 
 HOSTILE = "=cmd <script>alert(1)</script> | `x` [a](b)"
 

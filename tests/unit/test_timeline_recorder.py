@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from fleetbench.errors import Unreadable
+from fleetbench.model import Step
 from fleetbench.results.timeline import (
     AWAY,
     FILE_NAME,
     NOTHING_TO_DO,
     Period,
     RunTimeline,
-    Step,
     file_text,
     from_text,
     read_timeline,

@@ -1,0 +1,26 @@
+"""Files of the controller that are whole or not there: written beside their place, then moved into it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Write a file, with its directories, never half and never wider than `mode`, whatever the umask is.
+
+    OSError where there is no room or no right; what stood at `path` before stands there still, and nothing
+    half-written is left.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
