@@ -186,8 +186,10 @@ class Packing:
             if ended() or self._broken.is_set():
                 return
             time.sleep(_LOOK_S)
-        with contextlib.suppress(NotReady, NotPossible):  # then there is no control, and nothing is packed
+        try:
             run_control(self._lane.ground(), row, self._lane.bench, lambda: not ended())
+        except (NotReady, NotPossible) as exc:
+            self._lane.said(f"--pack: no control, so nothing is packed: {exc.what}")
 
     def _side_by_side(self, need: int, slots: Sequence[Slot]) -> None:
         self._lane.track.enter(Step.IDLE, SIDE_BY_SIDE)
