@@ -44,16 +44,6 @@ def verb(*common: str, **own: str) -> Callable[..., Any]:
     return task(auto_shortflags=False, help={name: COMMON[name] for name in common} | own)
 
 
-def typed(name: str, *words: str) -> list[str]:
-    """Return as many positional names as words were typed after the verb: `lab reboot lab-01` has two.
-
-    Invoke knows only required positional arguments; how many there are depends on the first one.
-    """
-    after = sys.argv[sys.argv.index(name) + 1 :] if name in sys.argv else []
-    count = next((place for place, word in enumerate(after) if word.startswith("-")), len(after))
-    return list(words[: max(1, count)])
-
-
 @verb("hosts", "inventory", "parallel", "format", "debug")
 def hosts(
     c: Context,
@@ -395,7 +385,7 @@ def sweep(
 
 @task(
     auto_shortflags=False,
-    positional=typed("lab", "action", "host", "state"),
+    positional=entrance.typed("lab", "action", "host", "state"),
     help={
         "action": "up, down [HOST], list, reboot HOST, net HOST down|up|KBIT, kill HOST, start HOST",
         "host": "a lab host, for example lab-01; down without one ends the whole lab",
@@ -447,3 +437,6 @@ def test(c: Context, only: str = "") -> None:  # noqa: PT028  a verb, not a test
     from fleetbench.verbs.testing import test as run
 
     guarded(Options(), lambda: run(only))
+
+
+entrance.refuse_mistyped(globals())

@@ -8,11 +8,18 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from invoke.parser.context import ParserContext
+from invoke.program import Program
+from invoke.tasks import Task
 
 from fleetbench import console
 from fleetbench.errors import Exit, UsageError
+from fleetbench.verbs.spelling import mistake
 
 # What int() and float() say; invoke calls them on the words of a command line.
 _NO_NUMBER = re.compile(
@@ -25,6 +32,38 @@ def prepare() -> None:
     sys.excepthook = _say
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+
+
+def typed(name: str, *words: str) -> list[str]:
+    """Return as many positional names as words were typed after the verb: `lab reboot lab-01` has two.
+
+    Invoke knows only required positional arguments; how many there are depends on the first one.
+    """
+    after = sys.argv[sys.argv.index(name) + 1 :] if name in sys.argv else []
+    count = next((place for place, word in enumerate(after) if word.startswith("-")), len(after))
+    return list(words[: max(1, count)])
+
+
+def refuse_mistyped(names: Mapping[str, object]) -> None:
+    """Given the names of tasks.py, end with a message when a verb or an option on the command line is none.
+
+    Only where invoke reads that command line; who imports tasks.py for something else is left alone.
+    """
+    if Path(sys.argv[0]).name not in ("invoke", "inv") and Path(sys.argv[0]).parent.name != "invoke":
+        return
+    verbs = {name: found for name, found in names.items() if isinstance(found, Task)}
+    wrong = mistake(sys.argv[1:], {name: options_of(found) for name, found in verbs.items()})
+    if wrong is not None:
+        console.error(wrong)
+        raise SystemExit(wrong.exit_status)
+
+
+def options_of(verb: Task[Any]) -> set[str]:
+    """Return the long options that invoke takes after a verb, its own ones included, with their dashes."""
+    own = ParserContext(args=verb.get_arguments())
+    core = Program().initial_context
+    flags = {*own.flags, *own.inverse_flags, *core.flags, *core.inverse_flags}
+    return {flag for flag in flags if flag.startswith("--")}
 
 
 def begin() -> None:
