@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
@@ -60,7 +61,9 @@ def refuse_mistyped(names: Mapping[str, object]) -> None:
 
 def options_of(verb: Task[Any]) -> set[str]:
     """Return the long options that invoke takes after a verb, its own ones included, with their dashes."""
-    own = ParserContext(args=verb.get_arguments())
+    copied = copy(verb)  # a task gives away the help of its options when it is asked for them
+    copied.help = dict(verb.help)
+    own = ParserContext(args=copied.get_arguments())
     core = Program().initial_context
     flags = {*own.flags, *own.inverse_flags, *core.flags, *core.inverse_flags}
     return {flag for flag in flags if flag.startswith("--")}

@@ -8,7 +8,7 @@ from fleetbench.errors import UsageError
 
 
 def mistake(words: Sequence[str], options: Mapping[str, Collection[str]]) -> UsageError | None:
-    """Given the words after `invoke` and the options of each verb, with dashes, return what is wrong with them.
+    """Given the words after `invoke` and the options of each verb, with dashes, return what is wrong.
 
     None where nothing is, and where it is invoke's own business: words that begin with options of its own.
     """

@@ -74,6 +74,8 @@ def _complaint(command: str) -> str:
         return str(exc)
     except click.ClickException as exc:
         return exc.format_message()
+    except SystemExit as exc:  # tasks.py says of a mistyped verb or option what may have been meant
+        return f"left with status {exc.code}"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -49,9 +50,15 @@ def test_every_option_of_every_verb_is_known() -> None:
     assert len(verbs) > 10
     options = {name: options_of(verb) for name, verb in verbs.items()}
     for name, verb in verbs.items():
-        for argument in verb.get_arguments():
-            assert mistake((name, f"--{argument.name.replace('_', '-')}"), options) is None
+        for argument in inspect.signature(verb.body).parameters:
+            assert argument == "c" or mistake((name, f"--{argument.replace('_', '-')}"), options) is None
         assert mistake((name, "--dry", "--echo"), options) is None
+
+
+def test_asking_for_the_options_of_a_verb_leaves_it_its_help() -> None:
+    before = dict(tasks.sweep.help)
+    options_of(tasks.sweep)
+    assert tasks.sweep.help == before
 
 
 def test_the_command_line_ends_with_the_suggestion() -> None:
