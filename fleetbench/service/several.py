@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fleetbench.errors import CommandFailed
 from fleetbench.facts.systemd import blocks
 from fleetbench.service.diagnose import not_ready
 from fleetbench.service.lifecycle import Said
+from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 
+# Wait until systemd has done with the start of each unit, then say whether all of them run. Asking for the
+# start a second time would start again what has begun and failed in between.
+_STARTED = """
+for unit; do
+  while job=$(systemctl show -p Job --value -- "$unit"); [ "${job:-0}" != 0 ]; do sleep 0.05; done
+done
+for unit; do
+  state=$(systemctl show -p ActiveState --value -- "$unit")
+  [ "$state" = active ] || { echo "$unit ended at once"; exit 1; }
+done
+"""
 
-def start_all(session: DurableSession, units: Sequence[str], began: dict[str, str]) -> None:
+
+def start_all(
+    session: DurableSession,
+    units: Sequence[str],
+    began: dict[str, str],
+    *,
+    guard: Callable[..., None] | None = None,
+) -> None:
     """Start units side by side; `began` gets each one's invocation id once its program runs (Type=exec).
 
-    NotReady with the cause of the first that does not. Like `lifecycle.start`, it may be repeated.
+    `guard` runs a quick command (its words are its arguments) only while the host is ours; without it nobody
+    else can be there. NotReady with the cause of the first unit that does not run. Like `lifecycle.start`, it
+    may be repeated.
     """
     session.read(("systemctl", "reset-failed", *units))
-    step = f"start {', '.join(units)}"
-    started = session.change(("systemctl", "start", *units), step=step, timeout_s=120)
+    asked: tuple[str, ...] = ("systemctl", "start", *units)
+    if guard is not None:
+        guard("systemctl", "start", "--no-block", *units)
+        asked = bash(_STARTED, *units)
+    started = session.change(asked, step=f"start {', '.join(units)}", timeout_s=120)
     shown = _show(session, units)
     began |= {unit: shown.get(unit, {}).get("InvocationID", "") for unit in units}
     if not started.ok:

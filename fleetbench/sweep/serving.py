@@ -5,6 +5,7 @@ Several servers are started side by side: they read the same weights, which the 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -236,9 +237,8 @@ def _start(ground: Ground, row: TrialRow, attempt: Attempt, facts: HostFacts) ->
     for spec in lacking:
         session.put(render(spec).encode(), spec.unit_path, step=f"write {spec.unit_path}")
     session.read(("systemctl", "daemon-reload"), timeout_s=60)
-    if ground.hold is not None:
-        ground.hold.do(session, "systemctl", "start", "--no-block", *units)
-    start_all(session, units, attempt.began)
+    guard = None if ground.hold is None else functools.partial(ground.hold.do, session)
+    start_all(session, units, attempt.began, guard=guard)
     return True
 
 

@@ -116,9 +116,12 @@ def test_a_sweep_measures_what_can_start_and_names_the_cause_of_what_cannot(site
 
 
 def test_a_cable_that_is_pulled_for_20_seconds_costs_nothing(site: Site) -> None:
+    back: list[float] = []
+
     def pull() -> None:
         labs.net("lab-01", "down", settings=site.settings)
         time.sleep(20)
+        back.append(time.monotonic())
         labs.net("lab-01", "up", settings=site.settings)
 
     process = site.start(*BENCH)
@@ -126,9 +129,13 @@ def test_a_cable_that_is_pulled_for_20_seconds_costs_nothing(site: Site) -> None
     cut = threading.Thread(target=pull)
     cut.start()
     out, err = process.communicate(timeout=600)
+    ended = time.monotonic()
     cut.join()
     assert process.returncode == 0, out + err
-    assert "reachable again" in err
+    # The repeat lasts about 5 s: it began and ended while nobody could see it. Whether the connection lives
+    # through that (TCP sends again for longer) or is made anew ("reachable again") is all the same.
+    assert back, "the command ended before the cable was in again: nothing was cut"
+    assert ended > back[0]
     _complete_once(site)
 
 

@@ -123,7 +123,7 @@ def test_after_a_kill_the_same_deploy_waits_for_what_the_first_one_started(
     fleet: Fleet,
 ) -> None:
     deploying = fleet.begin("deploy", "--hosts", "lab-01", "--model", "slow", "--gpus", "0")
-    deploying.wait_for("stand-in vLLM")
+    deploying.wait_for("loading")
     deploying.kill()
     pid = main_pid(fleet)
     again = fleet.deploy("slow")

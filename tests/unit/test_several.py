@@ -42,6 +42,27 @@ def test_all_are_started_by_one_command_and_each_start_is_remembered() -> None:
     )
 
 
+def test_behind_a_guard_units_are_asked_to_start_once_and_then_waited_for() -> None:
+    through, fake = session(("systemctl show -p Id", shown()))
+    asked: list[tuple[str, ...]] = []
+    began: dict[str, str] = {}
+    start_all(through, (ONE, TWO), began, guard=lambda *words: asked.append(words))
+    assert asked == [("systemctl", "start", "--no-block", ONE, TWO)]
+    assert not any(command.startswith("systemctl start") for command in fake.commands)
+    assert began == BEGAN
+
+
+def test_behind_a_guard_the_one_that_ends_at_once_is_named() -> None:
+    through, _ = session(
+        ("ended at once", ended(1, f"{TWO} ended at once")),
+        ("fleetbench vllm-sweep-8103.service", f"Result=exit-code\n\n{ONE}\n"),
+        ("-p Id", shown(two="failed")),
+    )
+    with pytest.raises(NotReady) as caught:
+        start_all(through, (ONE, TWO), {}, guard=lambda *_: None)
+    assert (caught.value.unit, caught.value.invocation) == (TWO, "bbb")
+
+
 def test_the_one_that_does_not_start_is_named_with_its_own_journal() -> None:
     through, fake = session(
         ("systemctl start", ended(1, "Job failed")),
