@@ -19,7 +19,7 @@ from fleetbench.bench_command import bench_command
 from fleetbench.bench_program import Choice, Program, choose
 from fleetbench.errors import HostRebooted, NotReady, UsageError
 from fleetbench.model import Host, Workload
-from fleetbench.results.rows import MeasurementKind, MeasurementRow
+from fleetbench.results.rows import Finding, MeasurementKind, MeasurementRow, Verdict
 from fleetbench.results.store import Store
 from fleetbench.results.verdict import judge
 from fleetbench.transport.durable import DurableSession
@@ -246,20 +246,19 @@ def _judge(
     witness: Witness,
 ) -> MeasurementRow:
     block, unread = read_blocks(left.content, row.directory)
-    judgement = judge(
+    said: list[str] = list(task.notes)
+    if left.result != "timeout" and block is None:
+        said += [*unread, *last_words(left)]
+    seen = witness.after(row, block.result if block else None)
+    judged = judge(
         block.result if block else None,
         task.workload,
         complete=block.complete if block else True,
         problems=block.problems if block else unread,
         exit_status=left.exit_status,
         client_program=left.program or "",
-        witnessed=tuple(witness.after(row, block.result if block else None)),
+        witnessed=(*_limit(task, left), *seen.findings),
     )
-    reasons = [*judgement.reasons, *task.notes]
-    if left.result != "timeout" and block is None:
-        reasons += [*unread, *last_words(left)]
-    if left.result == "timeout":
-        reasons.insert(0, f"the client ran into its limit of {task.limit_s:g} s and was killed")
     return store.finish_measurement(
         task.run_id,
         task.trial,
@@ -267,12 +266,23 @@ def _judge(
         task.repeat,
         task.kind,
         result=block.result if block else None,
-        verdict=judgement.verdict,
-        reasons=reasons,
+        verdict=judged.verdict,
+        findings=judged.findings,
+        reasons=said,
         exit_status=left.exit_status,
         client_program=left.program or "",
         client_version=version if left.program else "",
+        telemetry=seen.telemetry,
+        ceiling=seen.ceiling,
     )
+
+
+def _limit(task: Task, left: clients.Left) -> tuple[Finding, ...]:
+    if left.result != "timeout":
+        return ()
+    text = f"the client ran into its limit of {task.limit_s:g} s and was killed"
+    numbers = {"limit_s": task.limit_s}
+    return (Finding(rule="client-limit", verdict=Verdict.INVALID, text=text, numbers=numbers),)
 
 
 def _name(task: Task) -> str:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from fleetbench.results.rows import MeasurementRow
+from fleetbench.results.rows import NOTHING, Finding, Json, MeasurementRow
 from fleetbench.results.values import BenchResult
-from fleetbench.results.verdict import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a witness has to say of one measurement; see `MeasurementRow` for the two mappings."""
+
+    findings: tuple[Finding, ...] = ()
+    telemetry: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
+    ceiling: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
 
 
 class Witness(Protocol):
@@ -25,7 +34,7 @@ class Witness(Protocol):
         """Take the reading before the client begins, in the place of an earlier one."""
         ...
 
-    def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:
+    def after(self, row: MeasurementRow, result: BenchResult | None) -> Seen:
         """Take the reading after, and say what both together mean for the result."""
         ...
 
@@ -40,6 +49,6 @@ class NoWitness:
     def before(self, row: MeasurementRow) -> None:
         """Do nothing."""
 
-    def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:
+    def after(self, row: MeasurementRow, result: BenchResult | None) -> Seen:
         """Find nothing."""
-        return ()
+        return Seen()

@@ -169,6 +169,15 @@ MIGRATIONS: tuple[Migration, ...] = (
         "ports of the servers behind a trial's balancer",
         ("ALTER TABLE trials ADD COLUMN member_ports JSON NOT NULL DEFAULT '[]'",),
     ),
+    Migration(
+        6,
+        "what a measurement's rules found, what was sampled while it ran, its share of the ceiling",
+        (
+            "ALTER TABLE measurements ADD COLUMN findings JSON NOT NULL DEFAULT '[]'",
+            "ALTER TABLE measurements ADD COLUMN telemetry JSON NOT NULL DEFAULT '{}'",
+            "ALTER TABLE measurements ADD COLUMN ceiling JSON NOT NULL DEFAULT '{}'",
+        ),
+    ),
 )
 
 _VERSION_TABLE = """

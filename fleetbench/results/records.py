@@ -14,6 +14,7 @@ from typing import Any
 
 from fleetbench.model import Config, Failure, GpuSet, Trial, TrialState, Workload
 from fleetbench.results.rows import (
+    Finding,
     LoanRow,
     MeasurementKind,
     MeasurementRow,
@@ -165,7 +166,10 @@ def measurement_of(record: Record) -> MeasurementRow:
         kind=MeasurementKind(record["kind"]),
         state=state,
         verdict=None if record["verdict"] is None else Verdict(record["verdict"]),
+        findings=tuple(finding_of(found) for found in record["findings"]),
         reasons=tuple(record["reasons"]),
+        telemetry=MappingProxyType(record["telemetry"]),
+        ceiling=MappingProxyType(record["ceiling"]),
         result=_result_of(record) if state is MeasurementState.FINISHED else None,
         **_same(
             record,
@@ -173,6 +177,27 @@ def measurement_of(record: Record) -> MeasurementRow:
             " exit_status directory client_program client_version",
         ),
     )
+
+
+def finding_of(document: Mapping[str, Any]) -> Finding:
+    """Return the finding that `finding_document` wrote."""
+    return Finding(
+        rule=document["rule"],
+        verdict=Verdict(document["verdict"]),
+        text=document["text"],
+        numbers=MappingProxyType(dict(document.get("numbers", {}))),
+    )
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """Return a finding as JSON-able mapping; a number that no database takes is left out."""
+    numbers = {
+        name: value for name, value in finding.numbers.items() if _fits(value) and math.isfinite(value)
+    }
+    document: dict[str, Any] = storable(
+        {"rule": finding.rule, "verdict": finding.verdict.value, "text": finding.text, "numbers": numbers}
+    )
+    return document
 
 
 def loan_of(record: Record) -> LoanRow:

@@ -62,6 +62,23 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that speaks against a number, or that its reader has to know.
+
+    Attributes:
+        rule: name of the rule that found it, as in the table of docs/measurement.md.
+        verdict: what it makes of the measurement at least; `valid` is a remark.
+        text: one sentence with the numbers in it.
+        numbers: what the sentence rests on, by name, units in the names.
+    """
+
+    rule: str
+    verdict: Verdict
+    text: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """One `invoke bench` or `invoke sweep`.
 
@@ -141,7 +158,10 @@ class MeasurementRow:
         exit_status: of the client; None when unknown. 0 proves nothing, see the verdict.
         client_program: what measured: `python`, `python, preloaded` or `rust`; empty: not known.
         client_version: vLLM that it belongs to.
+        findings: what the rules say; reasons: all that is said of it, those of the findings among them.
         result: None until it is finished.
+        telemetry: what was sampled while it ran, by name (`kv_usage_max`, `gpu_power_w_mean` …).
+        ceiling: how near it came to what the hardware could do at most (`decode_percent`, `binds` …).
     """
 
     run_id: str
@@ -161,8 +181,11 @@ class MeasurementRow:
     client_program: str = ""
     client_version: str = ""
     verdict: Verdict | None = None
+    findings: tuple[Finding, ...] = ()
     reasons: tuple[str, ...] = ()
     result: BenchResult | None = None
+    telemetry: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
+    ceiling: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
 
     @property
     def finished(self) -> bool:
@@ -202,10 +225,15 @@ class LoanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A verdict and every reason for it; a valid one may still carry notes."""
+    """A verdict and every finding behind it, the worst first; a valid one may still carry remarks."""
 
     verdict: Verdict
-    reasons: tuple[str, ...] = field(default=())
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The sentences of the findings."""
+        return tuple(finding.text for finding in self.findings)
 
 
 def as_json(value: object) -> Json:

@@ -139,6 +139,9 @@ MEASUREMENTS = Table(
     Column("extra", JSON, nullable=False),
     required_text("client_program"),
     required_text("client_version"),
+    Column("findings", JSON, nullable=False, server_default="[]"),
+    Column("telemetry", JSON, nullable=False, server_default="{}"),
+    Column("ceiling", JSON, nullable=False, server_default="{}"),
     ForeignKeyConstraint(["run_id", "trial"], ["trials.run_id", "trials.number"]),
 )
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, insert, select, update
 
 from fleetbench.errors import FleetbenchError
 from fleetbench.results.database import reading, writing
-from fleetbench.results.records import measurement_of, result_columns, storable
-from fleetbench.results.rows import MeasurementKind, MeasurementRow, MeasurementState, Verdict
+from fleetbench.results.records import finding_document, measurement_of, result_columns, storable
+from fleetbench.results.rows import (
+    NOTHING,
+    Finding,
+    Json,
+    MeasurementKind,
+    MeasurementRow,
+    MeasurementState,
+    Verdict,
+)
 from fleetbench.results.schema import MEASUREMENTS
 from fleetbench.results.store_runs import RunTable
 from fleetbench.results.values import BenchResult
@@ -87,18 +95,23 @@ class MeasurementTable(RunTable):
         *,
         result: BenchResult | None,
         verdict: Verdict,
+        findings: Iterable[Finding] = (),
         reasons: Iterable[str] = (),
         exit_status: int | None = None,
         directory: str | None = None,
         client_program: str = "",
         client_version: str = "",
+        telemetry: Mapping[str, Json] = NOTHING,
+        ceiling: Mapping[str, Json] = NOTHING,
     ) -> MeasurementRow:
         """Write down what came of a measurement and return it; `result=None`: no report was readable.
 
+        The sentences of the findings become reasons, before `reasons`, which are what else is said of it.
         Doing it twice is the same as once: the later result stands.
         """
         key: Key = (run_id, trial, workload_index, repeat, kind)
         columns, refused = result_columns(result or BenchResult())
+        found = tuple(findings)
         change = {
             **columns,
             "state": MeasurementState.FINISHED.value,
@@ -107,7 +120,10 @@ class MeasurementTable(RunTable):
             "client_program": storable(client_program),
             "client_version": storable(client_version),
             "verdict": verdict.value,
-            "reasons": storable([*reasons, *refused]),
+            "findings": [finding_document(finding) for finding in found],
+            "reasons": storable([*(finding.text for finding in found), *reasons, *refused]),
+            "telemetry": storable(telemetry),
+            "ceiling": storable(ceiling),
         }
         if directory is not None:
             change["directory"] = storable(directory)
@@ -154,6 +170,9 @@ def no_result() -> dict[str, Any]:
         "client_program": "",
         "client_version": "",
         "verdict": None,
+        "findings": [],
         "reasons": [],
+        "telemetry": {},
+        "ceiling": {},
     }
     return {**columns, **none}

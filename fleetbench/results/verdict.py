@@ -6,14 +6,12 @@ exit status of 0. What cannot be known is a reason against `valid`, never a pass
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fleetbench.model import Workload
-from fleetbench.results.rows import Judgement, Verdict
+from fleetbench.results.rows import Finding, Judgement, Verdict
 from fleetbench.results.values import BenchResult
-
-Finding = tuple[Verdict, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,24 +65,28 @@ def judge(
     """
     findings: list[Finding] = list(witnessed)
     if exit_status not in (None, 0):
-        findings.append((Verdict.INVALID, f"the bench client ended with status {exit_status}"))
+        text = f"the bench client ended with status {exit_status}"
+        findings.append(Finding(rule="client-status", verdict=Verdict.INVALID, text=text))
     if result is None:
-        findings.append((Verdict.INVALID, "no report could be read"))
+        findings.append(Finding(rule="report", verdict=Verdict.INVALID, text="no report could be read"))
     else:
         if not complete:
             why = problems[0] if problems else "its end is missing"
-            findings.append((Verdict.INVALID, f"the report is incomplete: {why}"))
+            text = f"the report is incomplete: {why}"
+            findings.append(Finding(rule="report", verdict=Verdict.INVALID, text=text))
         findings += _requests(result, workload)
         findings += _rates(result)
         findings += _output(result, workload, thresholds)
         findings += _samples(result, workload, thresholds)
         findings += _client(result, workload, client_program, thresholds)
+    return judgement(findings)
+
+
+def judgement(findings: Iterable[Finding]) -> Judgement:
+    """Return the worst verdict of the findings, and all of them, the worst first."""
     order = (Verdict.INVALID, Verdict.SUSPECT, Verdict.VALID)
-    findings.sort(key=lambda finding: order.index(finding[0]))
-    return Judgement(
-        verdict=findings[0][0] if findings else Verdict.VALID,
-        reasons=tuple(reason for _, reason in findings),
-    )
+    found = tuple(sorted(findings, key=lambda finding: order.index(finding.verdict)))
+    return Judgement(verdict=found[0].verdict if found else Verdict.VALID, findings=found)
 
 
 def failed_requests(result: BenchResult, num_prompts: int) -> int | None:
@@ -97,17 +99,24 @@ def failed_requests(result: BenchResult, num_prompts: int) -> int | None:
 def _requests(result: BenchResult, workload: Workload) -> Iterator[Finding]:
     asked, completed = workload.num_prompts, result.completed
     if result.num_prompts is not None and result.num_prompts != asked:
-        yield Verdict.INVALID, f"the report is about {result.num_prompts} prompts, {asked} were asked for"
+        text = f"the report is about {result.num_prompts} prompts, {asked} were asked for"
+        numbers = {"num_prompts": result.num_prompts, "asked": asked}
+        yield Finding(rule="counts", verdict=Verdict.INVALID, text=text, numbers=numbers)
     if completed is None:
-        yield Verdict.INVALID, "the number of completed requests is unknown"
+        text = "the number of completed requests is unknown"
+        yield Finding(rule="counts", verdict=Verdict.INVALID, text=text)
         return
     failed = failed_requests(result, asked)
+    numbers = {"completed": completed, "failed": failed or 0, "asked": asked}
     if completed == 0:
-        yield Verdict.INVALID, f"none of {asked} requests completed"
+        text = f"none of {asked} requests completed"
+        yield Finding(rule="no-requests", verdict=Verdict.INVALID, text=text, numbers=numbers)
     elif failed:
-        yield Verdict.INVALID, f"{failed} of {asked} requests failed"
+        text = f"{failed} of {asked} requests failed"
+        yield Finding(rule="failed-requests", verdict=Verdict.INVALID, text=text, numbers=numbers)
     elif completed != asked:
-        yield Verdict.INVALID, f"{completed} requests completed, {asked} were asked for"
+        text = f"{completed} requests completed, {asked} were asked for"
+        yield Finding(rule="counts", verdict=Verdict.INVALID, text=text, numbers=numbers)
 
 
 def _rates(result: BenchResult) -> Iterator[Finding]:
@@ -117,9 +126,9 @@ def _rates(result: BenchResult) -> Iterator[Finding]:
         ("output_throughput", result.output_throughput),
     ):
         if value is None:
-            yield Verdict.INVALID, f"{name} is unknown"
+            yield Finding(rule="rates", verdict=Verdict.INVALID, text=f"{name} is unknown")
         elif not value > 0:
-            yield Verdict.INVALID, f"{name} is {value:g}"
+            yield Finding(rule="rates", verdict=Verdict.INVALID, text=f"{name} is {value:g}")
 
 
 def _output(result: BenchResult, workload: Workload, thresholds: Thresholds) -> Iterator[Finding]:
@@ -128,37 +137,38 @@ def _output(result: BenchResult, workload: Workload, thresholds: Thresholds) -> 
     if any(argument.startswith(VARIES_OUTPUT) for argument in workload.extra_args):
         return
     if result.total_output_tokens is None:
-        yield Verdict.SUSPECT, "the number of generated tokens is unknown"
+        text = "the number of generated tokens is unknown"
+        yield Finding(rule="output-length", verdict=Verdict.SUSPECT, text=text)
         return
     asked = result.completed * workload.output_len
     share = result.total_output_tokens / asked if asked else 1.0
     mean = result.total_output_tokens / result.completed
+    numbers = {"mean_output_tokens": mean, "asked_output_tokens": workload.output_len}
+    than = f"than asked: {mean:.1f} tokens on average, not {workload.output_len}"
     if share < thresholds.output_short:
-        yield (
-            Verdict.INVALID,
-            f"answers are shorter than asked: {mean:.1f} tokens on average, not {workload.output_len}",
-        )
+        text = f"answers are shorter {than}"
+        yield Finding(rule="output-length", verdict=Verdict.INVALID, text=text, numbers=numbers)
     elif share > thresholds.output_long:
-        yield (
-            Verdict.SUSPECT,
-            f"answers are longer than asked: {mean:.1f} tokens on average, not {workload.output_len}",
-        )
+        text = f"answers are longer {than}"
+        yield Finding(rule="output-length", verdict=Verdict.SUSPECT, text=text, numbers=numbers)
 
 
 def _samples(result: BenchResult, workload: Workload, thresholds: Thresholds) -> Iterator[Finding]:
     concurrency = workload.max_concurrency
     if concurrency and workload.num_prompts < thresholds.waves * concurrency:
-        yield (
-            Verdict.SUSPECT,
-            f"{workload.num_prompts / concurrency:.1f} waves of {concurrency} requests, "
+        waves = workload.num_prompts / concurrency
+        yield Finding(
+            rule="waves",
+            verdict=Verdict.SUSPECT,
+            text=f"{waves:.1f} waves of {concurrency} requests, "
             f"{thresholds.waves} are needed: use {thresholds.waves * concurrency} prompts",
+            numbers={"waves": waves, "max_concurrency": concurrency},
         )
     has_p99 = any(name.startswith("p99_") for name in result.latencies)
     if has_p99 and result.completed and result.completed < thresholds.p99_samples:
-        yield (
-            Verdict.VALID,
-            f"p99 rests on {result.completed} requests, fewer than {thresholds.p99_samples}",
-        )
+        text = f"p99 rests on {result.completed} requests, fewer than {thresholds.p99_samples}"
+        numbers = {"completed": result.completed}
+        yield Finding(rule="percentile-samples", verdict=Verdict.VALID, text=text, numbers=numbers)
 
 
 def _client(
@@ -169,10 +179,8 @@ def _client(
     most = thresholds.python_streams
     streams = _streams(result, workload)
     if client_program.startswith("python") and streams > most:
-        yield (
-            Verdict.VALID,
-            f"TTFT is partly the Python client's own: {streams:.0f} streams, more than {most}",
-        )
+        text = f"TTFT is partly the Python client's own: {streams:.0f} streams, more than {most}"
+        yield Finding(rule="client-bound", verdict=Verdict.VALID, text=text, numbers={"streams": streams})
 
 
 def _streams(result: BenchResult, workload: Workload) -> float:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fleetbench.model import Workload
-from fleetbench.results.rows import Verdict
+from fleetbench.results.rows import Finding, Verdict
 from fleetbench.results.values import BenchResult
-from fleetbench.results.verdict import Finding
 from fleetbench.service.metrics import Reading, since
 from fleetbench.sweep.own_prefixes import explained, option
 
@@ -39,8 +38,7 @@ def findings(
             and of several each through the balancer.
     """
     if before is None or after is None:
-        why = problem or "no reading"
-        return ((Verdict.VALID, f"whether prompts came from the prefix cache is unknown: {why}"),)
+        return (_unknown(problem or "no reading"),)
     counted = since(before, after)
     return (
         *_cached(before, counted, workload, vocabulary, prompts),
@@ -58,8 +56,7 @@ def _cached(
     looked_up, hits = counted.prefix_queries, counted.prefix_hits
     if looked_up is None or hits is None:
         if counted.cache.get("enable_prefix_caching") != "False":
-            why = "this server has no such counters, or they began anew"
-            yield Verdict.VALID, f"whether prompts came from the prefix cache is unknown: {why}"
+            yield _unknown("this server has no such counters, or they began anew")
         return
     if not hits:
         return
@@ -73,14 +70,19 @@ def _cached(
         prompt_tokens=looked_up / counted.requests if counted.requests else None,
     )
     said = f"{share:.1%} of prompt tokens came from the prefix cache"
+    numbers = {"hit_tokens": hits, "looked_up_tokens": looked_up, "share": share}
     if own is None:
         if share > TOLERATED_SHARE:
-            yield Verdict.VALID, f"{said}; how much of it its prompts explain is unknown"
+            text = f"{said}; how much of it its prompts explain is unknown"
+            yield Finding(rule="prefix-cache", verdict=Verdict.VALID, text=text, numbers=numbers)
     elif share > own + TOLERATED_SHARE:
-        yield (
-            Verdict.SUSPECT,
-            f"{said}, and the workload's own prompts explain {own:.1%} at most: they had been sent before"
-            " (more prompts than one repeat takes, or --no-enable-prefix-caching, keeps repeats apart)",
+        yield Finding(
+            rule="prefix-cache",
+            verdict=Verdict.SUSPECT,
+            text=f"{said}, and the workload's own prompts explain {own:.1%} at most:"
+            " they had been sent before (more prompts than one repeat takes, or"
+            " --no-enable-prefix-caching, keeps repeats apart)",
+            numbers=numbers | {"explained_share": own},
         )
 
 
@@ -91,14 +93,15 @@ def _requests(
         return
     # The client may send its first prompt once more to see whether the server answers.
     most = result.completed + 1 + option(workload, "--num-warmups") + (servers + 1 if servers > 1 else 0)
+    text = f"the server answered {counted.requests:,} requests, the client counts {result.completed:,}"
     if counted.requests > most:
-        yield (
-            Verdict.SUSPECT,
-            f"the server answered {counted.requests:,} requests, the client counts {result.completed:,}:"
-            " somebody else used it",
-        )
-    elif counted.requests < result.completed:
-        yield (
-            Verdict.SUSPECT,
-            f"the server answered {counted.requests:,} requests, the client counts {result.completed:,}",
-        )
+        text += ": somebody else used it"
+    elif counted.requests >= result.completed:
+        return
+    numbers = {"server_requests": counted.requests, "client_requests": result.completed}
+    yield Finding(rule="server-requests", verdict=Verdict.SUSPECT, text=text, numbers=numbers)
+
+
+def _unknown(why: str) -> Finding:
+    text = f"whether prompts came from the prefix cache is unknown: {why}"
+    return Finding(rule="prefix-cache", verdict=Verdict.VALID, text=text)

@@ -14,7 +14,7 @@ from fleetbench.bench.witness import NoWitness
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import HostRebooted, NotReady
 from fleetbench.model import Step, Workload
-from fleetbench.results.rows import MeasurementKind, TrialRow, Verdict
+from fleetbench.results.rows import Finding, MeasurementKind, TrialRow, Verdict
 from fleetbench.results.store import Store
 from fleetbench.service.diagnose import HANGS
 from fleetbench.sweep.alive import Alive, Start, invocation_of
@@ -145,7 +145,13 @@ def _finish_dead(store: Store, task: Task, exc: NotReady) -> None:
         task.kind,
         result=None,
         verdict=Verdict.INVALID,
-        reasons=(f"the server {_fate(exc)} during the run: {exc.what}",),
+        findings=(
+            Finding(
+                rule="server-ended",
+                verdict=Verdict.INVALID,
+                text=f"the server {_fate(exc)} during the run: {exc.what}",
+            ),
+        ),
     )
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from fleetbench.bench.left import keep_files
 from fleetbench.bench.measure import Server
+from fleetbench.bench.witness import Seen
 from fleetbench.errors import one_line
 from fleetbench.model import GpuSet, Workload
-from fleetbench.results.rows import MeasurementRow, TrialRow, Verdict
+from fleetbench.results.rows import Finding, MeasurementRow, TrialRow, Verdict
 from fleetbench.results.values import BenchResult
-from fleetbench.results.verdict import Finding
 from fleetbench.service.metrics import Reading, read
 from fleetbench.sweep.ground import Ground
 from fleetbench.sweep.holders import intruders
@@ -65,7 +65,7 @@ class CounterWitness:
         """Write the counters before the client starts."""
         self._keep(row, BEFORE, self._head(row), scrape(self.ground.session, self._endpoints()))
 
-    def after(self, row: MeasurementRow, result: BenchResult | None) -> Sequence[Finding]:
+    def after(self, row: MeasurementRow, result: BenchResult | None) -> Seen:
         """Write the counters after it, and judge both; whatever cannot be read is said."""
         last = scrape(self.ground.session, self._endpoints())
         self._keep(row, AFTER, self._head(row), last)
@@ -81,7 +81,7 @@ class CounterWitness:
             prompts=_prompts(workload),
             servers=len(self._endpoints()),
         )
-        return (*found, *self._intruders())
+        return Seen(findings=(*found, *self._intruders()))
 
     def _intruders(self) -> Sequence[Finding]:
         gpus: GpuSet = self.trial.gpus
@@ -89,7 +89,11 @@ class CounterWitness:
             return ()
         facts = self.ground.read_facts(self.ground.session)
         return tuple(
-            (Verdict.SUSPECT, f"somebody else was on its GPUs when it ended: {holder}")
+            Finding(
+                rule="foreign-load",
+                verdict=Verdict.SUSPECT,
+                text=f"somebody else was on its GPUs when it ended: {holder}",
+            )
             for holder in intruders(facts, gpus, {self.server.unit})
         )
 

@@ -20,19 +20,23 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A group of tests: the marker expression that selects it, and what keeps it from running here."""
+    """A group of tests: the marker expression that selects it, and what keeps it from running here.
+
+    So many `processes` run its files side by side.
+    """
 
     name: str
     marker: str
+    processes: int = 1
     obstacle: Callable[[], str] = lambda: ""
 
 
 def test(only: str) -> Exit:
     """Run the checks and the tiers (all, or the one named) and return OK only when each of them passed."""
     tiers = (
-        Tier(name="unit", marker="not lab and not e2e and not postgresql"),
+        Tier(name="unit", marker="not lab and not e2e and not postgresql", processes=2),
         Tier(name="postgresql", marker="postgresql", obstacle=_no_postgresql),
-        Tier(name="lab", marker="lab and not e2e", obstacle=_no_lab),
+        Tier(name="lab", marker="lab and not e2e", obstacle=_no_lab, processes=2),
         Tier(name="e2e", marker="e2e", obstacle=_no_lab),
     )
     chosen = [tier for tier in tiers if only in ("", tier.name)]
@@ -47,6 +51,8 @@ def test(only: str) -> Exit:
             left_out.append(f"{tier.name} ({obstacle})")
             continue
         pytest = [sys.executable, "-m", "pytest", "-q", "-m", tier.marker]
+        if tier.processes > 1:  # a file's tests share their hosts
+            pytest += ["-n", str(tier.processes), "--dist", "loadfile"]
         if not _passes(tier.name, pytest):
             failed.append(tier.name)
     for line in left_out:

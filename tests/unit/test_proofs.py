@@ -44,19 +44,17 @@ def test_the_same_seed_three_times_on_a_real_gpu_is_found_out() -> None:
     third = captured("h200/a-7b-3runs.metrics.txt.xz")
     twice = Workload(dataset="random", input_len=128, num_prompts=4000)
     first = replace(third, prefix_queries=256_020, prefix_hits=1792, requests=2003)
-    ((verdict, reason),) = findings(
-        first, third, BenchResult(completed=4000, failed=0), twice, vocabulary=QWEN_IDS
-    )
+    (found,) = findings(first, third, BenchResult(completed=4000, failed=0), twice, vocabulary=QWEN_IDS)
 
-    assert verdict is Verdict.SUSPECT
-    assert reason.startswith("87.7% of prompt tokens came from the prefix cache")
+    assert found.verdict is Verdict.SUSPECT
+    assert found.text.startswith("87.7% of prompt tokens came from the prefix cache")
 
 
 @pytest.mark.parametrize(("hits", "suspect"), [(0, False), (5000, False), (25_000, True), (256_000, True)])
 def test_random_prompts_may_meet_by_chance_but_not_often(hits: int, *, suspect: bool) -> None:
     found = findings(FRESH, after(hits), DONE, WORKLOAD, vocabulary=QWEN_IDS)
 
-    assert [verdict for verdict, _ in found] == ([Verdict.SUSPECT] if suspect else [])
+    assert [one.verdict for one in found] == ([Verdict.SUSPECT] if suspect else [])
 
 
 def test_an_asked_for_prefix_is_no_surprise() -> None:
@@ -64,7 +62,7 @@ def test_an_asked_for_prefix_is_no_surprise() -> None:
     half = after(256_000, queries=512_000)
 
     assert findings(FRESH, half, DONE, shared_half, vocabulary=QWEN_IDS) == ()
-    assert findings(FRESH, half, DONE, WORKLOAD, vocabulary=QWEN_IDS)[0][0] is Verdict.SUSPECT
+    assert findings(FRESH, half, DONE, WORKLOAD, vocabulary=QWEN_IDS)[0].verdict is Verdict.SUSPECT
 
 
 def test_a_prompt_file_explains_what_its_texts_have_in_common() -> None:
@@ -82,9 +80,9 @@ def test_a_second_pass_over_the_same_file_is_found_out() -> None:
     result = BenchResult(completed=100, failed=0)
     cached = after(90_000, queries=100_000, requests=100)
 
-    ((verdict, reason),) = findings(FRESH, cached, result, workload, prompts=prompts)
-    assert verdict is Verdict.SUSPECT
-    assert "90.0%" in reason
+    (found,) = findings(FRESH, cached, result, workload, prompts=prompts)
+    assert found.verdict is Verdict.SUSPECT
+    assert "90.0%" in found.text
     assert (
         findings(FRESH, after(1000, queries=100_000, requests=100), result, workload, prompts=prompts) == ()
     )
@@ -101,10 +99,10 @@ def test_a_file_that_is_sent_more_than_once_in_one_repeat_explains_that() -> Non
 
 def test_what_a_data_set_of_unknown_making_explains_is_said_to_be_unknown() -> None:
     sonnet = replace(WORKLOAD, dataset="sonnet")
-    ((verdict, reason),) = findings(FRESH, after(128_000), DONE, sonnet)
+    (found,) = findings(FRESH, after(128_000), DONE, sonnet)
 
-    assert verdict is Verdict.VALID
-    assert reason == (
+    assert found.verdict is Verdict.VALID
+    assert found.text == (
         "50.0% of prompt tokens came from the prefix cache; how much of it its prompts explain is unknown"
     )
 
@@ -120,10 +118,10 @@ def test_what_a_data_set_of_unknown_making_explains_is_said_to_be_unknown() -> N
 def test_without_counters_the_row_says_so_and_stays_what_it_is(
     before: Reading | None, problem: str, said: str
 ) -> None:
-    ((verdict, reason),) = findings(before, after(0), DONE, WORKLOAD, problem=problem)
+    (found,) = findings(before, after(0), DONE, WORKLOAD, problem=problem)
 
-    assert verdict is Verdict.VALID
-    assert said in reason
+    assert found.verdict is Verdict.VALID
+    assert said in found.text
 
 
 def test_a_prefix_cache_that_is_off_needs_no_remark() -> None:
@@ -139,8 +137,8 @@ def test_a_prefix_cache_that_is_off_needs_no_remark() -> None:
 def test_requests_that_the_client_does_not_know_of_are_suspect(requests: int, said: str) -> None:
     found = findings(FRESH, after(0, requests=requests), DONE, WORKLOAD)
 
-    assert [verdict for verdict, _ in found] == ([Verdict.SUSPECT] if said else [])
-    assert not said or said in found[0][1]
+    assert [one.verdict for one in found] == ([Verdict.SUSPECT] if said else [])
+    assert not said or said in found[0].text
 
 
 @pytest.mark.parametrize(
