@@ -1,43 +1,60 @@
-"""What a measurement is worth, decided from its numbers alone.
+"""What a measurement is worth, decided from its numbers alone: `judge` our own, `judge_foreign` those of others.
 
 `vllm bench serve` exits 0 when every request has failed (seen up to vLLM 0.33), so nothing here trusts an
-exit status of 0. What cannot be known is a reason against `valid`, never a pass.
+exit status of 0. Of our own rows, what cannot be known is a reason against `valid`, never a pass; of an
+imported one it is said, and what is known decides. The rules are in `rules/`, their table in `data/rules.toml`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from fleetbench.model import Workload
-from fleetbench.results.rows import Finding, Judgement, Verdict
+from fleetbench.results.rows import NOTHING, Finding, Json, Judgement, MeasurementRow, TrialRow, Verdict
+from fleetbench.results.rules import (
+    client,
+    latencies,
+    lengths,
+    load,
+    machine,
+    repeats,
+    report,
+    server,
+    stalls,
+    unchecked,
+)
+from fleetbench.results.rules.case import Asked, Case, Samples, asked_of
+from fleetbench.results.rules.report import failed_requests
+from fleetbench.results.rules.table import Thresholds, thresholds
 from fleetbench.results.values import BenchResult
+
+__all__ = ["Foreign", "failed_requests", "judge", "judge_foreign", "judgement"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """Where a number becomes a reason.
+class Foreign:
+    """A row that somebody else published, with what is known of it.
 
     Attributes:
-        waves: least number of prompts for each concurrent request; with fewer, filling up and draining
-            dominate (InferenceX measures with 10).
-        p99_samples: least number of requests behind a 99th percentile; with fewer it rests on a handful.
-        output_short, output_long: bounds of generated tokens, as share of what was asked for.
-        python_streams: most concurrent requests whose TTFT the Python client does not inflate itself.
+        result: its numbers under vLLM's names; what the source does not say is None.
+        complete, problems: how well it could be read (`Block.complete`, `Block.problems`).
+        asked: what it is said to be about.
+        client_program: `python`, `rust`, or empty.
+        request_output_tps: output tokens/s of one request, on average over all.
+        telemetry, ceiling: as in `MeasurementRow`; empty: unknown.
+        samples: of each request, where the source has them.
     """
 
-    waves: int = 10
-    p99_samples: int = 1000
-    output_short: float = 0.99
-    output_long: float = 1.01
-    python_streams: int = 200
-
-
-THRESHOLDS = Thresholds()
-
-# Data sets whose every answer has `output_len` tokens (with --ignore-eos); others bring their own lengths.
-FIXED_OUTPUT = ("random", "custom", "sonnet")
-VARIES_OUTPUT = "--random-range-ratio"
+    result: BenchResult
+    complete: bool = True
+    problems: tuple[str, ...] = ()
+    asked: Asked = field(default_factory=Asked)
+    client_program: str = ""
+    request_output_tps: float | None = None
+    telemetry: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
+    ceiling: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
+    samples: Samples | None = None
 
 
 def judge(
@@ -48,8 +65,16 @@ def judge(
     problems: tuple[str, ...] = (),
     exit_status: int | None = None,
     client_program: str = "",
+    client_version: str = "",
     witnessed: tuple[Finding, ...] = (),
-    thresholds: Thresholds = THRESHOLDS,
+    telemetry: Mapping[str, Json] = NOTHING,
+    ceiling: Mapping[str, Json] = NOTHING,
+    samples: Samples | None = None,
+    trial: TrialRow | None = None,
+    siblings: tuple[TrialRow, ...] = (),
+    seed: int | None = None,
+    earlier: tuple[MeasurementRow, ...] = (),
+    limits: Thresholds | None = None,
 ) -> Judgement:
     """Judge one execution of the bench client.
 
@@ -58,28 +83,56 @@ def judge(
         workload: what it was asked to send.
         complete, problems: how well the report could be read (`Block.complete`, `Block.problems`).
         exit_status: of the client, None when unknown.
-        client_program: which client it was; empty when unknown.
+        client_program, client_version: which client it was; empty when unknown.
         witnessed: what was found besides its own report, for instance by the server's counters.
+        telemetry, ceiling: as in `MeasurementRow`; empty: not measured.
+        samples: of each request, where the client wrote them.
+        trial: what it belongs to. siblings: the other trials of its run.
+        seed: of this execution. earlier: finished measurements of the same trial, workload and kind.
+        limits: other thresholds than those of the table.
 
     Returns the worst verdict that any finding asks for, and all findings, the worst first.
     """
-    findings: list[Finding] = list(witnessed)
-    if exit_status not in (None, 0):
-        text = f"the bench client ended with status {exit_status}"
-        findings.append(Finding(rule="client-status", verdict=Verdict.INVALID, text=text))
-    if result is None:
-        findings.append(Finding(rule="report", verdict=Verdict.INVALID, text="no report could be read"))
-    else:
-        if not complete:
-            why = problems[0] if problems else "its end is missing"
-            text = f"the report is incomplete: {why}"
-            findings.append(Finding(rule="report", verdict=Verdict.INVALID, text=text))
-        findings += _requests(result, workload)
-        findings += _rates(result)
-        findings += _output(result, workload, thresholds)
-        findings += _samples(result, workload, thresholds)
-        findings += _client(result, workload, client_program, thresholds)
+    limits = limits or thresholds()
+    findings = [*witnessed, *report.client_status(exit_status), *report.whole(result, problems, complete)]
+    if result is not None:
+        case = Case(
+            result=result,
+            asked=asked_of(workload, trial.config if trial else None),
+            client_program=client_program,
+            client_version=client_version,
+            telemetry=telemetry,
+            ceiling=ceiling,
+            samples=samples,
+            trial=trial,
+            siblings=siblings,
+            seed=seed,
+            earlier=earlier,
+        )
+        findings += _of_both(case, limits)
+        findings += _of_ours(case, limits)
     return judgement(findings)
+
+
+def judge_foreign(row: Foreign, *, limits: Thresholds | None = None) -> Judgement:
+    """Judge an imported row by the same rules, as far as its values are known.
+
+    `valid` means: nothing contradicts it. What could not be checked is a remark of the rule `unchecked`.
+    """
+    limits = limits or thresholds()
+    case = Case(
+        result=row.result,
+        asked=row.asked,
+        ours=False,
+        client_program=row.client_program,
+        request_output_tps=row.request_output_tps,
+        telemetry=row.telemetry,
+        ceiling=row.ceiling,
+        samples=row.samples,
+    )
+    findings = [*report.whole(row.result, row.problems, row.complete), *_of_both(case, limits)]
+    findings += [*lengths.same_prompt(case), *latencies.faster_than_any(case, limits)]
+    return judgement([*findings, *unchecked.unchecked(case)])
 
 
 def judgement(findings: Iterable[Finding]) -> Judgement:
@@ -89,105 +142,37 @@ def judgement(findings: Iterable[Finding]) -> Judgement:
     return Judgement(verdict=found[0].verdict if found else Verdict.VALID, findings=found)
 
 
-def failed_requests(result: BenchResult, num_prompts: int) -> int | None:
-    """Return how many requests failed; vLLM before 0.11.1 does not say, then what was not completed did."""
-    if result.failed is not None:
-        return result.failed
-    return None if result.completed is None else max(num_prompts - result.completed, 0)
+def _of_both(case: Case, limits: Thresholds) -> Iterator[Finding]:
+    yield from report.requests(case)
+    yield from report.rates(case)
+    yield from report.arithmetic(case, limits)
+    yield from latencies.order(case, limits)
+    yield from latencies.total(case, limits)
+    yield from latencies.peak(case)
+    yield from latencies.bundles(case)
+    yield from lengths.output(case, limits)
+    yield from lengths.prompt(case, limits)
+    yield from lengths.context(case, limits)
+    yield from lengths.eager(case)
+    yield from load.in_flight(case, limits)
+    yield from load.waves(case, limits)
+    yield from load.offered_rate(case, limits)
+    yield from stalls.stalled(case, limits)
+    yield from client.streams(case, limits)
+    yield from client.long_context(case, limits)
+    yield from machine.above_ceiling(case, limits)
 
 
-def _requests(result: BenchResult, workload: Workload) -> Iterator[Finding]:
-    asked, completed = workload.num_prompts, result.completed
-    if result.num_prompts is not None and result.num_prompts != asked:
-        text = f"the report is about {result.num_prompts} prompts, {asked} were asked for"
-        numbers = {"num_prompts": result.num_prompts, "asked": asked}
-        yield Finding(rule="counts", verdict=Verdict.INVALID, text=text, numbers=numbers)
-    if completed is None:
-        text = "the number of completed requests is unknown"
-        yield Finding(rule="counts", verdict=Verdict.INVALID, text=text)
-        return
-    failed = failed_requests(result, asked)
-    numbers = {"completed": completed, "failed": failed or 0, "asked": asked}
-    if completed == 0:
-        text = f"none of {asked} requests completed"
-        yield Finding(rule="no-requests", verdict=Verdict.INVALID, text=text, numbers=numbers)
-    elif failed:
-        text = f"{failed} of {asked} requests failed"
-        yield Finding(rule="failed-requests", verdict=Verdict.INVALID, text=text, numbers=numbers)
-    elif completed != asked:
-        text = f"{completed} requests completed, {asked} were asked for"
-        yield Finding(rule="counts", verdict=Verdict.INVALID, text=text, numbers=numbers)
-
-
-def _rates(result: BenchResult) -> Iterator[Finding]:
-    for name, value in (
-        ("duration", result.duration),
-        ("request_throughput", result.request_throughput),
-        ("output_throughput", result.output_throughput),
-    ):
-        if value is None:
-            yield Finding(rule="rates", verdict=Verdict.INVALID, text=f"{name} is unknown")
-        elif not value > 0:
-            yield Finding(rule="rates", verdict=Verdict.INVALID, text=f"{name} is {value:g}")
-
-
-def _output(result: BenchResult, workload: Workload, thresholds: Thresholds) -> Iterator[Finding]:
-    if workload.dataset not in FIXED_OUTPUT or not result.completed:
-        return
-    if any(argument.startswith(VARIES_OUTPUT) for argument in workload.extra_args):
-        return
-    if result.total_output_tokens is None:
-        text = "the number of generated tokens is unknown"
-        yield Finding(rule="output-length", verdict=Verdict.SUSPECT, text=text)
-        return
-    asked = result.completed * workload.output_len
-    share = result.total_output_tokens / asked if asked else 1.0
-    mean = result.total_output_tokens / result.completed
-    numbers = {"mean_output_tokens": mean, "asked_output_tokens": workload.output_len}
-    than = f"than asked: {mean:.1f} tokens on average, not {workload.output_len}"
-    if share < thresholds.output_short:
-        text = f"answers are shorter {than}"
-        yield Finding(rule="output-length", verdict=Verdict.INVALID, text=text, numbers=numbers)
-    elif share > thresholds.output_long:
-        text = f"answers are longer {than}"
-        yield Finding(rule="output-length", verdict=Verdict.SUSPECT, text=text, numbers=numbers)
-
-
-def _samples(result: BenchResult, workload: Workload, thresholds: Thresholds) -> Iterator[Finding]:
-    concurrency = workload.max_concurrency
-    if concurrency and workload.num_prompts < thresholds.waves * concurrency:
-        waves = workload.num_prompts / concurrency
-        yield Finding(
-            rule="waves",
-            verdict=Verdict.SUSPECT,
-            text=f"{waves:.1f} waves of {concurrency} requests, "
-            f"{thresholds.waves} are needed: use {thresholds.waves * concurrency} prompts",
-            numbers={"waves": waves, "max_concurrency": concurrency},
-        )
-    has_p99 = any(name.startswith("p99_") for name in result.latencies)
-    if has_p99 and result.completed and result.completed < thresholds.p99_samples:
-        text = f"p99 rests on {result.completed} requests, fewer than {thresholds.p99_samples}"
-        numbers = {"completed": result.completed}
-        yield Finding(rule="percentile-samples", verdict=Verdict.VALID, text=text, numbers=numbers)
-
-
-def _client(
-    result: BenchResult, workload: Workload, client_program: str, thresholds: Thresholds
-) -> Iterator[Finding]:
-    """The one Python process is behind with reading: of 1,000 streams whose first token comes within 20 ms it
-    reports 411 ms on average, the Rust client 38 (measured with 0.32 and 0.33)."""
-    most = thresholds.python_streams
-    streams = _streams(result, workload)
-    if client_program.startswith("python") and streams > most:
-        text = f"TTFT is partly the Python client's own: {streams:.0f} streams, more than {most}"
-        yield Finding(rule="client-bound", verdict=Verdict.VALID, text=text, numbers={"streams": streams})
-
-
-def _streams(result: BenchResult, workload: Workload) -> float:
-    """Return how many requests were open at the same time; 0 when that is unknown."""
-    if workload.max_concurrency is not None:
-        return min(workload.max_concurrency, workload.num_prompts)
-    if workload.request_rate is None:
-        return workload.num_prompts
-    # Little's law: requests that are open = requests per second × seconds of each.
-    return (result.request_throughput or 0) * (result.latencies.get("mean_e2el_ms") or 0) / 1000
+def _of_ours(case: Case, limits: Thresholds) -> Iterator[Finding]:
+    yield from client.starved(case, limits)
+    yield from client.send_rate(case, limits)
+    yield from stalls.drift(case, limits)
+    yield from repeats.repeated_seed(case)
+    yield from repeats.apart(case, limits)
+    yield from repeats.version_changed(case)
+    yield from server.configuration(case)
+    yield from server.tokens(case, limits)
+    yield from server.outcomes(case)
+    yield from machine.throttled(case, limits)
+    yield from machine.clocks(case, limits)
+    yield from machine.gaps(case, limits)
