@@ -27,7 +27,7 @@ from fleetbench import cli, model
 from fleetbench.inventory import keys, sweeps
 from fleetbench.inventory.documents import Document
 from fleetbench.inventory.kinds import Reader, reference
-from fleetbench.results.verdict import Thresholds
+from fleetbench.results.rules.table import rule_table
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent

@@ -1,8 +1,9 @@
-"""What a measurement is worth, decided from its numbers alone: `judge` our own, `judge_foreign` those of others.
+"""What a measurement is worth, decided from its numbers alone: `judge` our own, `judge_foreign` others.
 
 `vllm bench serve` exits 0 when every request has failed (seen up to vLLM 0.33), so nothing here trusts an
 exit status of 0. Of our own rows, what cannot be known is a reason against `valid`, never a pass; of an
-imported one it is said, and what is known decides. The rules are in `rules/`, their table in `data/rules.toml`.
+imported one it is said, and what is known decides. The rules are in `rules/`, their table is
+`data/rules.toml`.
 """
 
 from __future__ import annotations
@@ -171,8 +172,8 @@ def _of_ours(case: Case, limits: Thresholds) -> Iterator[Finding]:
     yield from repeats.apart(case, limits)
     yield from repeats.version_changed(case)
     yield from server.configuration(case)
-    yield from server.tokens(case, limits)
     yield from server.outcomes(case)
+    yield from server.preempted(case)
     yield from machine.throttled(case, limits)
     yield from machine.clocks(case, limits)
     yield from machine.gaps(case, limits)

@@ -18,6 +18,7 @@ FIXED_OUTPUT = ("random", "custom", "sonnet")
 FIXED_INPUT = ("random",)
 VARIES = "--random-range-ratio"
 PREFIX = "--random-prefix-len"
+UNEVEN = ("--burstiness", "--ramp-up-strategy")
 
 
 class Samples(Protocol):
@@ -28,13 +29,13 @@ class Samples(Protocol):
     """
 
     @property
-    def starts_s(self) -> Sequence[float]: ...  # noqa: D102  see the class
+    def starts_s(self) -> Sequence[float]: ...
     @property
-    def ttfts_s(self) -> Sequence[float]: ...  # noqa: D102
+    def ttfts_s(self) -> Sequence[float]: ...
     @property
-    def itls_s(self) -> Sequence[Sequence[float]]: ...  # noqa: D102
+    def itls_s(self) -> Sequence[Sequence[float]]: ...
     @property
-    def output_lens(self) -> Sequence[int]: ...  # noqa: D102
+    def output_lens(self) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Asked:
         max_model_len: context length of the server. context_varied: the row stands for that length.
         eager: whether eager mode was asked for.
         same_prompt: every request sent the same text.
+        uneven: requests come at a rate that changes, or in bursts.
     """
 
     num_prompts: int | None = None
@@ -60,6 +62,12 @@ class Asked:
     context_varied: bool = False
     eager: bool | None = None
     same_prompt: bool | None = None
+    uneven: bool = False
+
+    @property
+    def paced(self) -> bool:
+        """Whether something else than the limit of open requests says when a request is sent."""
+        return self.uneven or self.request_rate is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +125,7 @@ def asked_of(workload: Workload, config: Config | None = None) -> Asked:
         output_len=workload.output_len if workload.dataset in FIXED_OUTPUT and not varied else None,
         ignore_eos=True,
         max_model_len=config.max_model_len if config else None,
+        uneven=any(_argued(workload.extra_args, flag) is not None for flag in UNEVEN),
         eager=("--enforce-eager" in switches or "--enforce_eager" in switches) if config else None,
     )
 

@@ -30,7 +30,9 @@ def order(case: Case, limits: Thresholds) -> Iterator[Finding]:
         mean = case.latency(f"mean_{name}_ms")
         largest, smallest = case.latency(f"max_{name}_ms"), case.latency(f"min_{name}_ms")
         if mean is not None and largest is not None and mean > largest * factor + ROUNDING_MS:
-            yield _contradiction(f"mean {name} {mean:g} ms is above its largest, {largest:g} ms", mean, largest)
+            yield _contradiction(
+                f"mean {name} {mean:g} ms is above its largest, {largest:g} ms", mean, largest
+            )
         if mean is not None and smallest is not None and smallest > mean * factor + ROUNDING_MS:
             yield _contradiction(
                 f"mean {name} {mean:g} ms is below its smallest, {smallest:g} ms", smallest, mean
@@ -94,7 +96,9 @@ def faster_than_any(case: Case, limits: Thresholds) -> Iterator[Finding]:
     """
     each = case.latency("mean_tpot_ms")
     if each is not None and each < limits.tpot_floor_ms:
-        text = f"mean TPOT is {each:g} ms: no accelerator makes a token in less than {limits.tpot_floor_ms:g} ms"
+        text = (
+            f"mean TPOT is {each:g} ms: no accelerator makes a token in less than {limits.tpot_floor_ms:g} ms"
+        )
         numbers = {"mean_tpot_ms": each}
         yield Finding(rule="impossible-value", verdict=Verdict.SUSPECT, text=text, numbers=numbers)
 

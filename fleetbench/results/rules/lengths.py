@@ -35,7 +35,7 @@ def output(case: Case, limits: Thresholds) -> Iterator[Finding]:
 
 
 def prompt(case: Case, limits: Thresholds) -> Iterator[Finding]:
-    """Tokens of a prompt against those asked for; a chat template adds its own, so chat is not judged long."""
+    """Tokens of a prompt against those asked for; chat is not judged long, for a template adds its own."""
     asked, completed, sent = case.asked.input_len, case.result.completed, case.result.total_input_tokens
     if not asked or not completed or sent is None:
         return
@@ -55,7 +55,7 @@ def prompt(case: Case, limits: Thresholds) -> Iterator[Finding]:
 
 
 def context(case: Case, limits: Thresholds) -> Iterator[Finding]:
-    """A context length that no request came near to; a remark where the row does not stand for that length."""
+    """A context length that no request came near to; a remark where the row is not about that length."""
     length, completed = case.asked.max_model_len, case.result.completed
     sent, made = case.result.total_input_tokens, case.result.total_output_tokens
     prompts = sent / completed if sent is not None and completed else case.asked.input_len
@@ -68,7 +68,7 @@ def context(case: Case, limits: Thresholds) -> Iterator[Finding]:
     yield Finding(
         rule="context-unused",
         verdict=Verdict.SUSPECT if case.asked.context_varied else Verdict.VALID,
-        text=f"requests of {used:,.0f} tokens do not exercise a context of {length:,} ({used / length:.2g} of it)",
+        text=f"requests of {used:,.0f} tokens do not exercise a context of {length:,} tokens",
         numbers={"request_tokens": used, "max_model_len": length},
     )
 

@@ -89,7 +89,7 @@ def in_flight(case: Case, limits: Thresholds) -> Iterator[Finding]:
         return
     enough = case.asked.num_prompts is not None and case.asked.num_prompts >= limits.waves * allowed
     least = limits.little_under if case.one_length else limits.little_under_varied
-    if enough and case.asked.request_rate is None and allowed > 1 and share < least:
+    if enough and not case.asked.paced and allowed > 1 and share < least:
         text = f"{law}, of {allowed} that were asked for: the server was under-loaded"
         yield Finding(rule="under-loaded", verdict=Verdict.SUSPECT, text=text, numbers=numbers)
 
@@ -127,10 +127,10 @@ def waves(case: Case, limits: Thresholds) -> Iterator[Finding]:
 
 
 def offered_rate(case: Case, limits: Thresholds) -> Iterator[Finding]:
-    """A request rate that the server did not keep up with; the last request's own time is not held against it."""
+    """A request rate that the server did not keep up with; the last request may take its own time."""
     offered, rate = case.asked.request_rate, finite(case.result.request_throughput)
     prompts, (seconds, _) = case.asked.num_prompts, seconds_of_a_request(case)
-    if not offered or not rate or not prompts or seconds is None:
+    if not offered or case.asked.uneven or not rate or not prompts or seconds is None:
         return
     # n requests are sent within n / rate seconds (Poisson: ± √n), and the last one has to end.
     expected = prompts / (prompts / offered * (1 + 3 / prompts**0.5) + 2 * seconds)
