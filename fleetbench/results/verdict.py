@@ -25,9 +25,10 @@ from fleetbench.results.rules import (
     stalls,
     unchecked,
 )
-from fleetbench.results.rules.case import Asked, Case, Samples, asked_of
+from fleetbench.results.rules.case import Asked, Case, asked_of
 from fleetbench.results.rules.report import failed_requests
 from fleetbench.results.rules.table import Thresholds, thresholds
+from fleetbench.results.samples import Samples
 from fleetbench.results.values import BenchResult
 
 __all__ = ["Foreign", "failed_requests", "judge", "judge_foreign", "judgement"]

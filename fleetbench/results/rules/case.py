@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from fleetbench.model import Config, Workload
 from fleetbench.results.rows import NOTHING, Json, MeasurementRow, TrialRow
+from fleetbench.results.samples import Samples
 from fleetbench.results.values import BenchResult
 
 # Data sets whose every answer has `output_len` tokens (with --ignore-eos); others bring their own lengths.
@@ -19,23 +19,6 @@ FIXED_INPUT = ("random",)
 VARIES = "--random-range-ratio"
 PREFIX = "--random-prefix-len"
 UNEVEN = ("--burstiness", "--ramp-up-strategy")
-
-
-class Samples(Protocol):
-    """Each request of a run, in the order of sending; a list may be empty where a client does not write it.
-
-    `starts_s` are by the client's own clock, of any origin; `itls_s` are the gaps between the pieces of one
-    stream after its first. A request that failed has a TTFT of 0 and no gaps.
-    """
-
-    @property
-    def starts_s(self) -> Sequence[float]: ...
-    @property
-    def ttfts_s(self) -> Sequence[float]: ...
-    @property
-    def itls_s(self) -> Sequence[Sequence[float]]: ...
-    @property
-    def output_lens(self) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +61,7 @@ class Case:
         ours: measured by fleetbench; what is unknown is then held against it.
         client_program: `python…` or `rust`; empty: unknown. client_version: vLLM that it belongs to.
         request_output_tps: output tokens/s of one request over its whole time, on average over all.
-        telemetry, ceiling: as in `MeasurementRow`.
+        telemetry, ceiling: as in `MeasurementRow`. samples: of each request, where the client wrote them.
         trial: the trial it belongs to; siblings: the other trials of its run.
         seed: of this measurement. earlier: finished measurements before it, of the same server and workload.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleetbench.results.rows import Finding, Verdict
-from fleetbench.results.rules.case import Case, finite
+from fleetbench.results.rules.case import Case
 from fleetbench.results.rules.load import open_requests
 from fleetbench.results.rules.table import Thresholds
 
@@ -59,7 +59,7 @@ def send_rate(case: Case, limits: Thresholds) -> Iterator[Finding]:
     asked, samples = case.asked, case.samples
     if samples is None or not asked.request_rate or asked.max_concurrency or asked.uneven:
         return
-    starts = [start for value in samples.starts_s if (start := finite(value)) is not None]
+    starts = [request.started_s for request in samples.requests if request.started_s is not None]
     if len(starts) < 20:
         return
     took, planned = max(starts) - min(starts), (len(starts) - 1) / asked.request_rate

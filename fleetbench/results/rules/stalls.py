@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from fleetbench.results.rows import Finding, Verdict
-from fleetbench.results.rules.case import Case, Samples, finite
+from fleetbench.results.rules.case import Case, finite
 from fleetbench.results.rules.load import limit
 from fleetbench.results.rules.table import Thresholds
+from fleetbench.results.samples import Request, Samples
 
 # Above this many pieces of streams the samples are not gone through; and how finely time is divided.
 MOST_PIECES = 5_000_000
@@ -17,44 +17,17 @@ SLOT_S, MOST_SLOTS = 0.05, 400_000
 SAMPLED_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """One request that came to a good end: when it was sent, and when each piece of its answer came."""
-
-    start_s: float
-    pieces_s: tuple[float, ...]
-    tokens: int
-
-    @property
-    def end_s(self) -> float:
-        """When its last piece came."""
-        return self.pieces_s[-1]
-
-
-def streams(samples: Samples) -> tuple[Stream, ...]:
-    """Return the requests that were answered; empty where starts are not recorded or are no numbers."""
-    starts, firsts, gaps, tokens = samples.starts_s, samples.ttfts_s, samples.itls_s, samples.output_lens
-    if not len(starts) == len(firsts) == len(gaps) == len(tokens):
+def timed(samples: Samples | None) -> tuple[Request, ...]:
+    """Return the requests that were answered; empty where starts are not recorded, or there are too many."""
+    if samples is None or not samples.timed:
         return ()
-    if sum(map(len, gaps)) + len(starts) > MOST_PIECES:
-        return ()
-    found = []
-    for start, first, between, count in zip(starts, firsts, gaps, tokens, strict=True):
-        numbers = [finite(value) for value in (start, first, *between)]
-        if None in numbers or not first > 0 or any(gap < 0 for gap in between):
-            continue
-        at = start + first
-        pieces = [at]
-        for gap in between:
-            at += gap
-            pieces.append(at)
-        found.append(Stream(start, tuple(pieces), count))
-    return tuple(found)
+    pieces = sum(len(request.itl_s) + 1 for request in samples.requests)
+    return samples.requests if pieces <= MOST_PIECES else ()
 
 
 def stalled(case: Case, limits: Thresholds) -> Iterator[Finding]:
     """A time without any token while requests were open, or a whole far slower than its parts."""
-    answered = streams(case.samples) if case.samples else ()
+    answered = timed(case.samples)
     duration = finite(case.result.duration)
     yield from _slow_whole(case, answered, limits)
     longest, ordinary = _longest_gap(answered)
@@ -78,18 +51,18 @@ def drift(case: Case, limits: Thresholds) -> Iterator[Finding]:
     Draining makes the last third slower, so that only a beginning slower than both is a finding.
     """
     allowed = limit(case) or 0
-    answered = sorted(streams(case.samples), key=lambda stream: stream.end_s) if case.samples else []
+    answered = sorted(timed(case.samples), key=_end)
     third = len(answered) // 3
     if third < limits.drift_requests or case.asked.paced or len(answered) < limits.waves * allowed:
         return
-    began = min(stream.start_s for stream in answered)
+    began = min(map(_start, answered))
     speeds = []
     for part in (answered[:third], answered[third : 2 * third], answered[2 * third :]):
-        took = part[-1].end_s - began
+        took = _end(part[-1]) - began
         if took < limits.drift_third_s:
             return
-        speeds.append(sum(stream.tokens for stream in part) / took)
-        began = part[-1].end_s
+        speeds.append(sum(request.output_tokens for request in part) / took)
+        began = _end(part[-1])
     first, middle, last = speeds
     rest = min(middle, last)
     if first < (1 - limits.drift) * rest:
@@ -102,13 +75,13 @@ def drift(case: Case, limits: Thresholds) -> Iterator[Finding]:
         )
 
 
-def mean_request_tps(answered: Sequence[Stream]) -> float | None:
+def mean_request_tps(answered: Sequence[Request]) -> float | None:
     """Return the mean over the requests of output tokens/s of each, over its whole time."""
-    rates = [stream.tokens / (stream.end_s - stream.start_s) for stream in answered]
+    rates = [request.output_tokens / request.e2el_s for request in answered if request.e2el_s > 0]
     return sum(rates) / len(rates) if rates else None
 
 
-def _slow_whole(case: Case, answered: Sequence[Stream], limits: Thresholds) -> Iterator[Finding]:
+def _slow_whole(case: Case, answered: Sequence[Request], limits: Thresholds) -> Iterator[Finding]:
     """Aggregate ÷ (concurrency × rate of one request): 1 when all places are busy all the time."""
     allowed, whole = limit(case), finite(case.result.output_throughput)
     one = case.request_output_tps or mean_request_tps(answered)
@@ -127,22 +100,22 @@ def _slow_whole(case: Case, answered: Sequence[Stream], limits: Thresholds) -> I
         )
 
 
-def _longest_gap(answered: Sequence[Stream]) -> tuple[float, float]:
+def _longest_gap(answered: Sequence[Request]) -> tuple[float, float]:
     """Return the longest time without a token while a request is open, and what is ordinary, in seconds.
 
     Ordinary is what every fourth wave has: a prefill that nothing else runs beside, for instance.
     """
     if not answered:
         return 0.0, 0.0
-    began, ended = min(s.start_s for s in answered), max(s.end_s for s in answered)
+    began, ended = min(map(_start, answered)), max(map(_end, answered))
     slot = max(SLOT_S, (ended - began) / MOST_SLOTS)
     size = int((ended - began) / slot) + 2
     came, opened = bytearray(size), [0] * (size + 1)
-    for stream in answered:
-        for piece in stream.pieces_s:
-            came[int((piece - began) / slot)] = 1
-        opened[int((stream.start_s - began) / slot)] += 1
-        opened[int((stream.end_s - began) / slot) + 1] -= 1
+    for request in answered:
+        for piece in request.arrivals():
+            came[min(int((piece - began) / slot), size - 1)] = 1
+        opened[int((_start(request) - began) / slot)] += 1
+        opened[int((_end(request) - began) / slot) + 1] -= 1
     gaps, waiting, now = [], 0, 0
     for place in range(size):
         now += opened[place]
@@ -152,6 +125,14 @@ def _longest_gap(answered: Sequence[Stream]) -> tuple[float, float]:
         else:
             waiting += 1
     gaps.sort(reverse=True)
-    busy = sum(stream.end_s - stream.start_s for stream in answered) / max(ended - began, slot)
+    busy = sum(request.e2el_s for request in answered) / max(ended - began, slot)
     turns = len(answered) / max(busy, 1.0)
     return gaps[0], gaps[min(len(gaps) - 1, max(2, int(turns / 4)))]
+
+
+def _start(request: Request) -> float:
+    return request.started_s or 0.0
+
+
+def _end(request: Request) -> float:
+    return _start(request) + request.e2el_s
