@@ -3,8 +3,8 @@
 Run it by hand after a change: `python docs/generate.py`. It names the files that it changed on stderr. A test
 compares its answer with the files, so that a forgotten run does not get far.
 
-In a marked table of a page the last column is written by people: it is kept by the row's name. A row that is
-new gets an empty one, which the test refuses too.
+In a marked table of a page the last column is written by people, except of tables that stand in a TOML file
+of the package: it is kept by the row's name. A row that is new gets an empty one, which the test refuses too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +28,7 @@ from fleetbench import cli, model
 from fleetbench.inventory import keys, sweeps
 from fleetbench.inventory.documents import Document
 from fleetbench.inventory.kinds import Reader, reference
-from fleetbench.results.rules.table import rule_table
+from fleetbench.results.rules.table import GROUPS, rule_table
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -162,12 +163,19 @@ def tables() -> Mapping[str, Callable[[], tuple[Row, list[Row]]]]:
         "sweeps": lambda: _keys_table(sweeps.keys(build), model.Sweep),
         "configurations": lambda: _keys_table(keys.config_keys(), model.Config),
         "workloads": lambda: _keys_table(keys.workload_keys(), model.Workload),
-        "thresholds": _thresholds_table,
     }
+
+
+def whole_tables() -> Mapping[str, Callable[[], tuple[Row, list[Row]]]]:
+    """Return what stands between markers and is data of the package to its last column."""
+    groups = {f"rules.{group}": partial(_rules_table, group) for group in GROUPS}
+    return {"thresholds": _thresholds_table, **groups}
 
 
 def _refreshed(name: str, body: str) -> str:
     """Return a marked table as it should be, with the meanings that people wrote."""
+    if name in whole_tables():
+        return _table(*whole_tables()[name]()) + "\n"
     heads, rows = tables()[name]()
     written = [
         [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in body.splitlines()[2:]
@@ -230,11 +238,26 @@ def _toml(value: Any) -> str:
 
 
 def _thresholds_table() -> tuple[Row, list[Row]]:
-    default = Thresholds()
+    table = rule_table()
     rows: list[Row] = [
-        (f"`{field.name}`", f"{getattr(default, field.name):g}") for field in dataclasses.fields(default)
+        (f"`{name}`", f"{getattr(table.thresholds, name):g}", meaning) for name, meaning in table.meanings
     ]
     return ("threshold", "value", "meaning"), rows
+
+
+def _rules_table(group: str) -> tuple[Row, list[Row]]:
+    rows: list[Row] = [
+        (
+            f"`{rule.id}`",
+            ", ".join(f"`{verdict}`" for verdict in rule.verdicts),
+            rule.title + ("" if rule.applies_to == "both" else f" ({rule.applies_to} rows)"),
+            rule.explanation,
+            rule.action,
+        )
+        for rule in rule_table().rules
+        if rule.group == group
+    ]
+    return ("rule", "verdict", "what it finds", "why that counts", "what to do"), rows
 
 
 def _escaped(text: str) -> str:

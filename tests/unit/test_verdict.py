@@ -14,12 +14,31 @@ from fleetbench.results.verdict import failed_requests, judge
 
 WORKLOAD = Workload(num_prompts=1000, max_concurrency=100)
 GOOD = replace(
-    result(5000), completed=1000, num_prompts=1000, total_output_tokens=128_000, total_input_tokens=128_000
+    result(5000),
+    completed=1000,
+    num_prompts=1000,
+    total_output_tokens=128_000,
+    total_input_tokens=128_000,
+    duration=25.6,
 )
 
 
 def judged(workload: Workload = WORKLOAD, **changes: object) -> Judgement:
-    return judge(replace(GOOD, **changes), workload, exit_status=0)  # type: ignore[arg-type]
+    """Judge the good result with changes; rates follow from counts and duration where they are not changed."""
+    changed = replace(GOOD, **changes)  # type: ignore[arg-type]
+    return judge(consistent(changed, changes), workload, exit_status=0)
+
+
+def consistent(found: BenchResult, changes: dict[str, object]) -> BenchResult:
+    if not found.duration or not found.completed:
+        return found
+    made, sent = found.total_output_tokens or 128_000, found.total_input_tokens or 0
+    rates = {
+        "request_throughput": found.completed / found.duration,
+        "output_throughput": made / found.duration,
+        "total_token_throughput": (made + sent) / found.duration,
+    }
+    return replace(found, **{name: rate for name, rate in rates.items() if name not in changes})
 
 
 def test_a_whole_result_is_valid_without_reasons() -> None:
@@ -101,7 +120,8 @@ def test_no_report_is_invalid_whatever_the_exit_status() -> None:
 
 
 def test_a_cut_off_report_is_invalid_and_says_where() -> None:
-    judgement = judge(GOOD, WORKLOAD, complete=False, problems=("line 14: cut off",), exit_status=0)
+    good = consistent(GOOD, {})
+    judgement = judge(good, WORKLOAD, complete=False, problems=("line 14: cut off",), exit_status=0)
     assert judgement.verdict is Verdict.INVALID
     assert judgement.reasons == ("the report is incomplete: line 14: cut off",)
 

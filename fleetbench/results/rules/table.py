@@ -118,9 +118,9 @@ def parse_rules(text: str) -> RuleTable:
         meanings = tuple((entry["name"], entry["meaning"]) for entry in document["threshold"])
     except (KeyError, TypeError, ValueError) as exc:
         raise FleetbenchError("the table of rules cannot be read", cause=str(exc)) from exc
-    names = [rule.id for rule in found] + [name for name, _ in meanings]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise FleetbenchError("the table of rules is wrong", cause=f"defined twice: {', '.join(twice)}")
+    for names in ([rule.id for rule in found], [name for name, _ in meanings]):
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise FleetbenchError("the table of rules is wrong", cause=f"defined twice: {', '.join(twice)}")
     for field in fields(Thresholds):
         if type(values[field.name]) is bool or not isinstance(values[field.name], int | float):
             raise FleetbenchError("the table of rules is wrong", cause=f"{field.name} is not a number")
