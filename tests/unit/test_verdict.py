@@ -24,7 +24,7 @@ GOOD = replace(
 
 
 def judged(workload: Workload = WORKLOAD, **changes: object) -> Judgement:
-    """Judge the good result with changes; rates follow from counts and duration where they are not changed."""
+    """Judge the good result with changes; rates that are not changed follow from counts and duration."""
     changed = replace(GOOD, **changes)  # type: ignore[arg-type]
     return judge(consistent(changed, changes), workload, exit_status=0)
 

@@ -54,6 +54,17 @@ def open_requests(case: Case) -> float | None:
     return rate * seconds if rate and seconds else None
 
 
+def before_draining(case: Case) -> float | None:
+    """Return the mean number of open requests until the last one was sent; None without samples."""
+    samples = case.samples
+    if samples is None or not samples.timed:
+        return None
+    spans = [(request.started_s or 0.0, request.e2el_s) for request in samples.requests]
+    first, last = min(start for start, _ in spans), max(start for start, _ in spans)
+    open_s = sum(min(start + took, last) - start for start, took in spans)
+    return open_s / (last - first) if last > first else None
+
+
 def limit(case: Case) -> int | None:
     """Return how many requests might be open at the same time."""
     asked = case.asked.max_concurrency
@@ -89,7 +100,8 @@ def in_flight(case: Case, limits: Thresholds) -> Iterator[Finding]:
         return
     enough = case.asked.num_prompts is not None and case.asked.num_prompts >= limits.waves * allowed
     least = limits.little_under if case.one_length else limits.little_under_varied
-    if enough and not case.asked.paced and allowed > 1 and share < least:
+    loaded = max(share, (before_draining(case) or 0) / allowed)
+    if enough and not case.asked.paced and allowed > 1 and loaded < least:
         text = f"{law}, of {allowed} that were asked for: the server was under-loaded"
         yield Finding(rule="under-loaded", verdict=Verdict.SUSPECT, text=text, numbers=numbers)
 

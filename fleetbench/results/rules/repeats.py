@@ -56,6 +56,8 @@ def version_changed(case: Case) -> Iterator[Finding]:
         return
     for other in case.siblings:
         same = other.host == trial.host and other.config.build == trial.config.build
+        # A trial that began later has no version yet while this one is judged.
+        same = same and "" < other.started_at < trial.started_at
         known = other.vllm_version and trial.vllm_version
         if same and known and other.vllm_version != trial.vllm_version:
             yield _changed("vLLM", trial.vllm_version, f"trial {other.number}", other.vllm_version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 
 from fleetbench.results.rows import Finding, Verdict
@@ -29,7 +30,8 @@ def stalled(case: Case, limits: Thresholds) -> Iterator[Finding]:
     """A time without any token while requests were open, or a whole far slower than its parts."""
     answered = timed(case.samples)
     duration = finite(case.result.duration)
-    yield from _slow_whole(case, answered, limits)
+    if not answered:
+        yield from _slow_whole(case, limits)
     longest, ordinary = _longest_gap(answered)
     sampled = case.measured("longest_stall_s")
     if not answered and sampled is not None:
@@ -75,16 +77,13 @@ def drift(case: Case, limits: Thresholds) -> Iterator[Finding]:
         )
 
 
-def mean_request_tps(answered: Sequence[Request]) -> float | None:
-    """Return the mean over the requests of output tokens/s of each, over its whole time."""
-    rates = [request.output_tokens / request.e2el_s for request in answered if request.e2el_s > 0]
-    return sum(rates) / len(rates) if rates else None
+def _slow_whole(case: Case, limits: Thresholds) -> Iterator[Finding]:
+    """Aggregate ÷ (concurrency × rate of one request): 1 when all places are busy all the time.
 
-
-def _slow_whole(case: Case, answered: Sequence[Request], limits: Thresholds) -> Iterator[Finding]:
-    """Aggregate ÷ (concurrency × rate of one request): 1 when all places are busy all the time."""
+    For where it is not known when each token came: requests that differ much in their time have it low, too.
+    """
     allowed, whole = limit(case), finite(case.result.output_throughput)
-    one = case.request_output_tps or mean_request_tps(answered)
+    one = case.request_output_tps or _request_tps(case.samples)
     prompts = case.asked.num_prompts
     few = prompts is not None and prompts < limits.waves * (allowed or 0)
     if not allowed or not whole or not one or few or case.asked.paced:
@@ -98,6 +97,13 @@ def _slow_whole(case: Case, answered: Sequence[Request], limits: Thresholds) -> 
             " the mean is taken over time in which nothing was done",
             numbers={"output_throughput": whole, "request_tps": one, "concurrency": allowed, "ratio": ratio},
         )
+
+
+def _request_tps(samples: Samples | None) -> float | None:
+    """Return the median over the requests of output tokens/s of each, over its whole time."""
+    requests = samples.requests if samples else ()
+    rates = [request.output_tokens / request.e2el_s for request in requests if request.e2el_s > 0]
+    return statistics.median(rates) if rates else None
 
 
 def _longest_gap(answered: Sequence[Request]) -> tuple[float, float]:
