@@ -1,4 +1,4 @@
-"""What the server's own counters say about one measurement: cached prompts, and requests nobody counted.
+"""What the server's own counters say about one measurement: cached prompts, work that nobody counted.
 
 Pure: two readings and the client's result in, findings out. No reading is a remark, never a verdict.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from fleetbench.model import Workload
 from fleetbench.results.rows import Finding, Verdict
+from fleetbench.results.rules.server import tokens
 from fleetbench.results.values import BenchResult
 from fleetbench.service.metrics import Reading, since
 from fleetbench.sweep.own_prefixes import explained, option
@@ -43,6 +44,7 @@ def findings(
     return (
         *_cached(before, counted, workload, vocabulary, prompts),
         *_requests(counted, result, workload, servers),
+        *_tokens(counted, result, workload, servers),
     )
 
 
@@ -91,8 +93,7 @@ def _requests(
 ) -> Iterator[Finding]:
     if counted.requests is None or result is None or result.completed is None or result.failed:
         return
-    # The client may send its first prompt once more to see whether the server answers.
-    most = result.completed + 1 + option(workload, "--num-warmups") + (servers + 1 if servers > 1 else 0)
+    most = result.completed + _more(workload, servers)
     text = f"the server answered {counted.requests:,} requests, the client counts {result.completed:,}"
     if counted.requests > most:
         text += ": somebody else used it"
@@ -100,6 +101,27 @@ def _requests(
         return
     numbers = {"server_requests": counted.requests, "client_requests": result.completed}
     yield Finding(rule="server-requests", verdict=Verdict.SUSPECT, text=text, numbers=numbers)
+
+
+def _tokens(
+    counted: Reading, result: BenchResult | None, workload: Workload, servers: int
+) -> Iterator[Finding]:
+    if result is None:
+        return
+    yield from tokens(
+        result,
+        # A preempted request reads its prompt once more.
+        prompt_tokens=None if counted.preemptions else counted.prompt_tokens,
+        generation_tokens=counted.generation_tokens,
+        cached_tokens=counted.prefix_hits,
+        more_requests=_more(workload, servers),
+    )
+
+
+def _more(workload: Workload, servers: int) -> int:
+    """Return how many requests may come on top: the client may send its first prompt once more to see whether
+    the server answers, and a controller that comes back asks each of several servers."""
+    return 1 + option(workload, "--num-warmups") + (servers + 1 if servers > 1 else 0)
 
 
 def _unknown(why: str) -> Finding:

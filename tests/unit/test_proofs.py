@@ -9,6 +9,7 @@ import pytest
 from shared_material import read, shared
 
 from fleetbench.model import Workload
+from fleetbench.results.parse import parse
 from fleetbench.results.rows import Verdict
 from fleetbench.results.values import BenchResult
 from fleetbench.service import metrics
@@ -153,6 +154,24 @@ def test_each_of_several_servers_may_have_been_asked_by_us(servers: int, more: i
 
 def test_failed_requests_are_the_client_s_own_verdict() -> None:
     assert findings(FRESH, after(0, requests=1800), BenchResult(completed=1800, failed=200), WORKLOAD) == ()
+
+
+def test_tokens_of_client_and_server_agree_on_a_real_gpu_and_half_of_them_do_not() -> None:
+    third, fourth = (captured(f"h200/a-7b-{which}.metrics.txt.xz") for which in ("3runs", "4runs"))
+    (block,) = parse(read(shared("captures", "gpu", "h200", "a-7b-seed1.bench.json")))
+    assert findings(third, fourth, block.result, WORKLOAD, vocabulary=QWEN_IDS) == ()
+
+    half = replace(third, generation_tokens=(fourth.generation_tokens or 0) - 128_000)
+    (found,) = findings(half, fourth, block.result, WORKLOAD, vocabulary=QWEN_IDS)
+    assert (found.rule, found.numbers) == ("server-tokens", {"server": 128_000, "client": 256_000})
+
+
+def test_a_preempted_request_may_read_its_prompt_again() -> None:
+    done = replace(DONE, total_input_tokens=256_000)
+    most = after(0)
+    twice = replace(most, prompt_tokens=(most.prompt_tokens or 0) * 2)
+    assert [one.rule for one in findings(FRESH, twice, done, WORKLOAD)] == ["server-tokens"]
+    assert findings(FRESH, replace(twice, preemptions=900), done, WORKLOAD) == ()
 
 
 def test_an_unknown_vocabulary_is_taken_for_a_small_one() -> None:
