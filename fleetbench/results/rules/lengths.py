@@ -25,9 +25,11 @@ def output(case: Case, limits: Thresholds) -> Iterator[Finding]:
     than = f"than asked: {mean:.1f} tokens on average, not {asked}"
     exact = case.one_length
     if share < (limits.output_short if exact else limits.foreign_output_short):
-        verdict = Verdict.INVALID if exact else Verdict.SUSPECT
         yield Finding(
-            rule="output-length", verdict=verdict, text=f"answers are shorter {than}", numbers=numbers
+            rule="output-length",
+            verdict=Verdict.INVALID if exact else Verdict.SUSPECT,
+            text=f"answers are shorter {than}",
+            numbers=numbers,
         )
     elif share > limits.output_long:
         text = f"answers are longer {than}"
@@ -46,9 +48,12 @@ def prompt(case: Case, limits: Thresholds) -> Iterator[Finding]:
     numbers = {"mean_input_tokens": mean, "asked_input_tokens": asked}
     than = f"than asked: {mean:.1f} tokens on average, not {asked}"
     if share < limits.prompt_short:
-        verdict = Verdict.INVALID if share < limits.prompt_cut else Verdict.SUSPECT
-        text = f"prompts are shorter {than}"
-        yield Finding(rule="prompt-length", verdict=verdict, text=text, numbers=numbers)
+        yield Finding(
+            rule="prompt-length",
+            verdict=Verdict.INVALID if share < limits.prompt_cut else Verdict.SUSPECT,
+            text=f"prompts are shorter {than}",
+            numbers=numbers,
+        )
     elif share > limits.prompt_long and "chat" not in (case.result.backend or ""):
         text = f"prompts are longer {than}"
         yield Finding(rule="prompt-length", verdict=Verdict.SUSPECT, text=text, numbers=numbers)
