@@ -51,7 +51,9 @@ def clocks(case: Case, limits: Thresholds) -> Iterator[Finding]:
 def gaps(case: Case, limits: Thresholds) -> Iterator[Finding]:
     """Samples that did not come."""
     missed, taken = case.measured("missed_samples"), case.measured("samples")
-    if missed and taken is not None and missed >= limits.missed_share * (missed + taken):
+    if missed is None or taken is None or missed < limits.missed_least:
+        return
+    if missed >= limits.missed_share * (missed + taken):
         text = f"{missed:.0f} of {missed + taken:.0f} samples of the server are missing"
         numbers = {"missed_samples": missed, "samples": taken}
         yield Finding(rule="telemetry-gaps", verdict=Verdict.VALID, text=text, numbers=numbers)

@@ -71,12 +71,15 @@ class Thresholds:
     client_window_s: float
     client_added: float
     client_added_ms: float
+    client_said: float
+    client_said_ms: float
     send_lag: float
     offered: float
     server_tokens: float
     throttled: float
     skew_ms: float
     missed_share: float
+    missed_least: int
     ceiling_percent: float
     tpot_floor_ms: float
 
