@@ -167,6 +167,8 @@ def test_what_the_server_ran_with_is_held_against_its_command_line_and_the_confi
     assert found(judgement, "configuration").text == "asked for tensor-parallel size 2, it ran with 1"
     argued = replace(wrong, unit_text="ExecStart=vllm serve m --tensor-parallel-size 1 --port 1")
     assert "configuration" not in rules(judged(trial=argued))
+    short = replace(wrong, unit_text="ExecStart=vllm serve m --tensor-parallel-size 2 --port 1 -tp 1")
+    assert "configuration" not in rules(judged(trial=short))
     length = replace(TRIAL, config=Config(tp=2, max_model_len=1000), effective={"max_model_len": 800})
     assert "configuration" in rules(judged(trial=length))
     assert rules(judged(trial=replace(TRIAL, effective={}))) == set()

@@ -11,10 +11,10 @@ from fleetbench.results.rules.table import Thresholds, thresholds
 from fleetbench.results.values import BenchResult
 
 _FLAGS = {
-    "tp": ("tensor-parallel size", "--tensor-parallel-size"),
-    "pp": ("pipeline stages", "--pipeline-parallel-size"),
-    "dp": ("data-parallel size", "--data-parallel-size"),
-    "max_model_len": ("max-model-len", "--max-model-len"),
+    "tp": ("tensor-parallel size", "tensor-parallel-size"),
+    "pp": ("pipeline stages", "pipeline-parallel-size"),
+    "dp": ("data-parallel size", "data-parallel-size"),
+    "max_model_len": ("max-model-len", "max-model-len"),
 }
 
 
@@ -95,10 +95,10 @@ def preempted(case: Case) -> Iterator[Finding]:
 
 def _wanted(trial: TrialRow, key: str, flag: str) -> int | None:
     """Return what the unit's command line says last, else what the configuration says."""
-    found = re.findall(rf"{flag}(?:=|\s{{1,8}})'?\"?(\d{{1,9}})", trial.unit_text)
-    if found:
-        return int(found[-1])
-    value = getattr(trial.config, key)
-    # A short or misspelt option on the command line would say something else.
-    short = any(argument.startswith(f"-{key}") for argument in trial.config.serve_args)
-    return value if isinstance(value, int) and not short else None
+    name = flag.replace("-", "[-_]")
+    found = re.findall(rf"{name}[=\s]'?\"?(\d{{1,9}})\b", trial.unit_text)
+    # Of several the last one counts, and which one that is a short form makes hard to tell.
+    if re.search(rf"\s-{key}[=\s]", f"{trial.unit_text} {' '.join(trial.config.serve_args)} "):
+        return None
+    value = int(found[-1]) if found else getattr(trial.config, key)
+    return value if isinstance(value, int) else None
