@@ -8,8 +8,9 @@ imported one it is said, and what is known decides. The rules are in `rules/`, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fleetbench.model import Workload
 from fleetbench.results.rows import NOTHING, Finding, Json, Judgement, MeasurementRow, TrialRow, Verdict
@@ -140,8 +141,14 @@ def judge_foreign(row: Foreign, *, limits: Thresholds | None = None) -> Judgemen
 def judgement(findings: Iterable[Finding]) -> Judgement:
     """Return the worst verdict of the findings, and all of them, the worst first."""
     order = (Verdict.INVALID, Verdict.SUSPECT, Verdict.VALID)
-    found = tuple(sorted(findings, key=lambda finding: order.index(finding.verdict)))
+    found = tuple(sorted(map(_storable, findings), key=lambda finding: order.index(finding.verdict)))
     return Judgement(verdict=found[0].verdict if found else Verdict.VALID, findings=found)
+
+
+def _storable(finding: Finding) -> Finding:
+    """Leave out numbers that JSON has none for: products of hostile ones."""
+    numbers = {name: value for name, value in finding.numbers.items() if math.isfinite(value)}
+    return finding if len(numbers) == len(finding.numbers) else replace(finding, numbers=numbers)
 
 
 def _of_both(case: Case, limits: Thresholds) -> Iterator[Finding]:

@@ -86,8 +86,9 @@ class Case:
         return self.asked.output_len is not None and (self.ours or self.asked.ignore_eos is True)
 
     def latency(self, name: str) -> float | None:
-        """Return a latency in ms by vLLM's name (`mean_ttft_ms`), None when unknown or no finite number."""
-        return finite(self.result.latencies.get(name))
+        """Return a latency in ms by vLLM's name (`mean_ttft_ms`); None when unknown, negative or infinite."""
+        value = finite(self.result.latencies.get(name))
+        return value if value is not None and value >= 0 else None
 
     def measured(self, name: str) -> float | None:
         """Return a number of the telemetry."""
