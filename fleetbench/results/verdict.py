@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from fleetbench.errors import one_line
 from fleetbench.model import Workload
 from fleetbench.results.rows import NOTHING, Finding, Json, Judgement, MeasurementRow, TrialRow, Verdict
 from fleetbench.results.rules import (
@@ -146,9 +147,11 @@ def judgement(findings: Iterable[Finding]) -> Judgement:
 
 
 def _storable(finding: Finding) -> Finding:
-    """Leave out numbers that JSON has none for: products of hostile ones."""
+    """Leave out numbers that JSON has none for, and cut a text that is none: products of hostile numbers."""
     numbers = {name: value for name, value in finding.numbers.items() if math.isfinite(value)}
-    return finding if len(numbers) == len(finding.numbers) else replace(finding, numbers=numbers)
+    text = one_line(finding.text)
+    same = text == finding.text and len(numbers) == len(finding.numbers)
+    return finding if same else replace(finding, numbers=numbers, text=text)
 
 
 def _of_both(case: Case, limits: Thresholds) -> Iterator[Finding]:

@@ -85,7 +85,7 @@ ASKED = some.builds(
 def storable(judgement: object) -> None:
     for finding in judgement.findings:  # type: ignore[attr-defined]
         assert "\n" not in finding.text
-        assert len(finding.text) < 400
+        assert len(finding.text) <= 400
         numbers = json.loads(json.dumps(dict(finding.numbers)))
         assert all(isinstance(value, int | float) and math.isfinite(value) for value in numbers.values())
 

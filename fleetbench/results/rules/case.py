@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ FIXED_OUTPUT = ("random", "custom", "sonnet")
 FIXED_INPUT = ("random",)
 VARIES = "--random-range-ratio"
 PREFIX = "--random-prefix-len"
+LARGEST = 10**18
 UNEVEN = ("--burstiness", "--ramp-up-strategy")
 
 
@@ -115,14 +115,10 @@ def asked_of(workload: Workload, config: Config | None = None) -> Asked:
 
 
 def finite(value: object) -> float | None:
-    """Return a number as a float; None for everything else, `nan` and infinity among it."""
+    """Return a number as a float; None for all else: `nan`, infinity, what is beyond any measurement."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    return float(value) if -LARGEST <= value <= LARGEST else None
 
 
 def _argued(arguments: Sequence[str], flag: str) -> str | None:
