@@ -114,9 +114,9 @@ def samples_of(result: Mapping[str, Any]) -> Samples | None:
 def latencies(several: Iterable[Samples]) -> dict[str, float]:
     """Return `mean_ttft_ms`, `p99_itl_ms` … over all requests of one or more measurements together.
 
-    Names, units and definitions are vLLM's: TPOT has one value for each request of two or more tokens, ITL one
-    for each pause of each stream, percentiles are interpolated linearly between neighbours, std is that of a
-    population. A metric without values has no names.
+    Names, units and definitions are vLLM's: TPOT has one value for each request of two or more tokens, ITL
+    one for each pause of each stream, percentiles are interpolated linearly between neighbours, std is that
+    of a population. A metric without values has no names.
     """
     import numpy
 

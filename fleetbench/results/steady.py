@@ -9,9 +9,9 @@ first request until the last request is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from fleetbench.model import Workload
 from fleetbench.results.samples import Request, Samples, latencies
@@ -28,8 +28,8 @@ class SteadyState:
         began_s, ended_s: since the first request was sent.
         share: of the whole run, by time.
         requests: how many were sent within it; the latencies are theirs, whenever they ended.
-        request_throughput: requests that ended within it, for each second of it.
-        output_throughput: tokens that came within it, for each second of it.
+        request_throughput, output_throughput: what came within it, for each second of it. A request of which
+            a part came counts as that part: with requests in lockstep, a whole wave ends beside the border.
         latencies: under vLLM's names, as `samples.latencies` makes them.
     """
 
@@ -60,8 +60,9 @@ def steady_state(samples: Samples, workload: Workload) -> SteadyState | None:
         return None
     began, ended = window
     inside = [request for request in samples.requests if began <= _start(request) <= ended]
-    finished = sum(began < _end(request) <= ended for request in samples.requests)
-    if not inside or finished == 0:
+    shares = _shares_within(samples.requests, began, ended)
+    limit = workload.max_concurrency or 1 if _is_closed(workload) else 1
+    if not inside or sum(shares) < LEAST_WAVES * limit:
         return None
     length = ended - began
     run_s = max(map(_end, samples.requests))
@@ -70,8 +71,8 @@ def steady_state(samples: Samples, workload: Workload) -> SteadyState | None:
         ended_s=ended,
         share=length / run_s,
         requests=len(inside),
-        request_throughput=finished / length,
-        output_throughput=sum(_tokens_within(samples.requests, began, ended)) / length,
+        request_throughput=sum(shares) / length,
+        output_throughput=sum(map(_tokens, samples.requests, shares)) / length,
         latencies=latencies([Samples(requests=tuple(inside))]),
     )
 
@@ -103,14 +104,10 @@ def _closed(samples: Samples, workload: Workload) -> tuple[float, float] | None:
     full = FULL * limit
     # After each change the count holds until the next one, so the last full moment is where it fell.
     steps = in_flight(samples)
-    fell = [
-        after for (_, count), (after, less) in zip(steps, steps[1:], strict=False) if count >= full > less
-    ]
+    fell = [after for (_, count), (after, less) in pairwise(steps) if count >= full > less]
     if not fell:
         return None
-    ended = fell[-1]
-    finished = sum(began < end <= ended for end in ends)
-    return (began, ended) if ended > began and finished >= LEAST_WAVES * limit else None
+    return (began, fell[-1]) if fell[-1] > began else None
 
 
 def _open(samples: Samples) -> tuple[float, float] | None:
@@ -120,14 +117,23 @@ def _open(samples: Samples) -> tuple[float, float] | None:
     return (began, ended) if ended - began >= LEAST_WAVES * longest and ended > began else None
 
 
-def _tokens_within(requests: Sequence[Request], began: float, ended: float) -> Iterator[float]:
-    """Yield each request's tokens that came within the window; a piece's share where it holds several."""
+def _shares_within(requests: Sequence[Request], began: float, ended: float) -> list[float]:
+    """Return for each request the share of its answer's pieces that came within the window."""
+    shares = []
     for request in requests:
-        if _end(request) <= began or _start(request) > ended:
-            continue
-        pieces = 1 + len(request.itl_s)
-        inside = sum(began < moment <= ended for moment in request.arrivals())
-        yield request.output_tokens * inside / pieces
+        first, last = _start(request) + request.ttft_s, _end(request)
+        if last <= began or first > ended:
+            shares.append(0.0)
+        elif began < first and last <= ended:
+            shares.append(1.0)
+        else:
+            pieces = 1 + len(request.itl_s)
+            shares.append(sum(began < moment <= ended for moment in request.arrivals()) / pieces)
+    return shares
+
+
+def _tokens(request: Request, share: float) -> float:
+    return request.output_tokens * share
 
 
 def _start(request: Request) -> float:
