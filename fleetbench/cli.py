@@ -19,6 +19,7 @@ from fleetbench.errors import Exit, FleetbenchError, Interrupted
 # name: (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "parse": ("fleetbench.commands.parse:parse", "Read benchmark reports and result files."),
+    "import": ("fleetbench.commands.importing:import_", "Import and judge figures that others measured."),
     "inventory": ("fleetbench.commands.inventory:inventory", "Check and expand the inventory."),
     "plan": ("fleetbench.commands.plan:plan", "Say which configurations of a sweep can work on a host."),
     "runs": ("fleetbench.commands.runs:runs", "List and show stored runs."),

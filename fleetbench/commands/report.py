@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from fleetbench.report.summary import Report
 
 FORMATS = ("table", "markdown", "json", "csv")
+IMPORTED = "imported"
 
 
 @click.command()
-@click.argument("run", metavar="[RUN|latest]", default="latest")
+@click.argument("run", metavar="[RUN|latest|imported[/SOURCE]]", default="latest")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -37,8 +38,13 @@ def report(run: str, output: Path | None, form: str) -> None:
 
     Prints the report and writes report.md, summary.csv, measurements.csv and charts/*.png. RUN is an id,
     the beginning of one, or `latest`. --format json and csv print one row for each workload of each
-    configuration, as in summary.csv.
+    configuration, as in summary.csv. `imported` reports on what `fleetbench import` brought in, apart from
+    all runs, as report.md and imported.csv; `imported/SOURCE` on one source.
     """
+    name, _, source = run.partition("/")
+    if name == IMPORTED:
+        _report_imported(source, output, form)
+        return
     from fleetbench.report.columns import summary_table
     from fleetbench.report.csv_text import csv_text
     from fleetbench.report.files import read_report, write_files
@@ -59,6 +65,29 @@ def report(run: str, output: Path | None, form: str) -> None:
     drawn = len(paths.charts) + bool(paths.timeline)
     charts = f", {drawn} charts" if drawn else ""
     console.progress(f"report: {paths.markdown} (with summary.csv, measurements.csv{charts})")
+
+
+def _report_imported(source: str, output: Path | None, form: str) -> None:
+    from fleetbench.report.csv_text import csv_text
+    from fleetbench.report.imported import imported_markdown, imported_table, read_imported, write_imported
+    from fleetbench.results.imports.render import COLUMNS, counted, documents, table_rows
+    from fleetbench.results.store import open_store
+
+    with open_store(create=False) as store:
+        found = read_imported(store, source)
+        path = write_imported(store, found, output)
+    if form == "json":
+        console.print_json([row for about, rows in found for row in documents(about, rows)])
+    elif form == "csv":
+        console.write(csv_text(imported_table(found)))
+    elif form == "markdown":
+        console.write(imported_markdown(found))
+    else:
+        for about, rows in found:
+            console.write(f"{about.id}: {counted(rows)}\n")
+            console.print_table(COLUMNS, table_rows(rows))
+            console.write("")
+    console.progress(f"report: {path} (with imported.csv)")
 
 
 def print_report(found: Report) -> None:

@@ -57,10 +57,14 @@ def _list(form: str) -> None:
             if found.state is TrialState.MEASURED:
                 measured[found.run_id] = found.count
         rows = [_run_cells(run, total, measured) for run in store.runs()]
+        imports = store.imports()
     if rows or form != "table":
         _print(columns, rows, form)
     else:
         console.write("no runs yet: `invoke bench` or `invoke sweep` makes one")
+    if imports and form == "table":
+        number = sum(source.rows for source in imports)
+        console.write(f"\napart from them, {number} imported rows: fleetbench runs imported")
 
 
 def _print(columns: tuple[str, ...], rows: list[tuple[Cell, ...]], form: str) -> None:
@@ -79,6 +83,26 @@ def _run_cells(run: RunRow, total: Mapping[str, int], measured: Mapping[str, int
         *(total.get(run.id, 0), measured.get(run.id, 0)),
         *(run.created_at, run.ended_at or None, one_line(run.note) or None),
     )
+
+
+@runs.command("imported")
+@click.argument("source", default="")
+@_form
+def list_imported(source: str, form: str) -> None:
+    """List what `fleetbench import` brought in; with SOURCE (an id or its beginning), its rows."""
+    from fleetbench.results.imports.render import COLUMNS, SOURCE_COLUMNS, documents, source_rows, table_rows
+    from fleetbench.results.store import open_store
+
+    with open_store(create=False) as store:
+        if not source:
+            console.print_rows(SOURCE_COLUMNS, source_rows(store.imports()), form=form)
+            return
+        found = store.imported(source)
+        rows = store.imported_rows(found.id)
+    if form == "json":
+        console.print_json(documents(found, rows))
+    else:
+        console.print_rows(COLUMNS, table_rows(rows), form=form)
 
 
 @runs.command()

@@ -178,6 +178,41 @@ MIGRATIONS: tuple[Migration, ...] = (
             "ALTER TABLE measurements ADD COLUMN ceiling JSON NOT NULL DEFAULT '{}'",
         ),
     ),
+    Migration(
+        7,
+        "figures that were imported, apart from own rows",
+        (
+            """
+            CREATE TABLE imports (
+              id TEXT PRIMARY KEY NOT NULL,
+              name TEXT NOT NULL,
+              sha256 TEXT NOT NULL,
+              provenance JSON NOT NULL,
+              imported_at TEXT NOT NULL,
+              fleetbench_version TEXT NOT NULL
+            )
+            """,
+            """
+            CREATE TABLE imported_rows (
+              source TEXT NOT NULL REFERENCES imports (id),
+              position INTEGER NOT NULL,
+              table_name TEXT NOT NULL DEFAULT '',
+              label TEXT NOT NULL DEFAULT '',
+              place TEXT NOT NULL DEFAULT '',
+              form TEXT NOT NULL,
+              complete BOOLEAN NOT NULL,
+              problems JSON NOT NULL,
+              conditions JSON NOT NULL,
+              result JSON NOT NULL,
+              derived JSON NOT NULL,
+              verdict TEXT NOT NULL,
+              findings JSON NOT NULL,
+              ceiling JSON NOT NULL,
+              PRIMARY KEY (source, position)
+            )
+            """,
+        ),
+    ),
 )
 
 _VERSION_TABLE = """

@@ -158,3 +158,34 @@ LOANS = Table(
     required_text("returned_at"),
     required_text("proof"),
 )
+
+# What others measured. No foreign key leads to or from the tables of own rows.
+IMPORTS = Table(
+    "imports",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("provenance", JSON, nullable=False),
+    Column("imported_at", Text, nullable=False),
+    Column("fleetbench_version", Text, nullable=False),
+)
+
+IMPORTED_ROWS = Table(
+    "imported_rows",
+    METADATA,
+    Column("source", Text, ForeignKey("imports.id"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    required_text("table_name"),
+    required_text("label"),
+    required_text("place"),
+    Column("form", Text, nullable=False),
+    Column("complete", Boolean, nullable=False),
+    Column("problems", JSON, nullable=False),
+    Column("conditions", JSON, nullable=False),
+    Column("result", JSON, nullable=False),
+    Column("derived", JSON, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("findings", JSON, nullable=False),
+    Column("ceiling", JSON, nullable=False),
+)

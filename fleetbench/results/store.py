@@ -25,6 +25,7 @@ from fleetbench.results.database import (
     writing,
 )
 from fleetbench.results.migrations import MIGRATIONS, check_version, migrate
+from fleetbench.results.store_imports import ImportTable
 from fleetbench.results.store_measurements import MeasurementTable
 from fleetbench.results.store_moves import MoveTable
 from fleetbench.results.store_runs import Clock, utc_now
@@ -36,8 +37,11 @@ DEFAULT_DIRECTORY = "runs"
 DATABASE_FILE = "fleetbench.sqlite"
 
 
-class Store(TrialTable, MoveTable, MeasurementTable, LoanTable):
-    """Runs, trials, measurements and loans. Safe to use from several threads and several processes."""
+class Store(TrialTable, MoveTable, MeasurementTable, LoanTable, ImportTable):
+    """Runs, trials, measurements and loans; and apart from them what was imported.
+
+    Safe to use from several threads and several processes.
+    """
 
     @property
     def location(self) -> str:

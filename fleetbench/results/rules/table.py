@@ -76,6 +76,7 @@ class Thresholds:
     send_lag: float
     offered: float
     server_tokens: float
+    tables_apart: float
     throttled: float
     skew_ms: float
     missed_share: float

@@ -1,0 +1,141 @@
+"""Imported figures as a report of their own: each row beside its verdict, none beside an own one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetbench.errors import FleetbenchError, UsageError, one_line
+from fleetbench.report.columns import LATENCY_KEYS, RESULT_KEYS, Cell, Table
+from fleetbench.report.csv_text import csv_text
+from fleetbench.report.markdown import escaped, table
+from fleetbench.results.imports.fields import EXTRA
+from fleetbench.results.imports.render import COLUMNS, counted, table_rows
+from fleetbench.results.imports.values import (
+    IMPORTED_DIRECTORY,
+    Conditions,
+    ImportedRow,
+    ImportedSource,
+)
+from fleetbench.results.rows import Json, Verdict
+from fleetbench.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from fleetbench.results.store import Store
+
+Found = Sequence[tuple[ImportedSource, Sequence[ImportedRow]]]
+_CONDITIONS = tuple(Conditions.__dataclass_fields__)
+
+
+def read_imported(store: Store, source: str = "") -> Found:
+    """Return each imported source with its rows; `source`: only that one. UsageError where there is none."""
+    sources = (store.imported(source),) if source else store.imports()
+    if not sources:
+        raise UsageError(
+            "nothing was imported",
+            next_step="fleetbench import FILE…, for instance inventory/published/*.toml",
+        )
+    return tuple((found, store.imported_rows(found.id)) for found in sources)
+
+
+def write_imported(store: Store, found: Found, directory: Path | None = None) -> Path:
+    """Write report.md and imported.csv, and return the path of the first."""
+    place = directory or store.runs_directory / IMPORTED_DIRECTORY
+    try:
+        write_whole(place / "imported.csv", csv_text(imported_table(found)).encode())
+        write_whole(place / "report.md", imported_markdown(found).encode())
+    except OSError as error:
+        raise FleetbenchError(
+            f"cannot write the report to {place}",
+            cause=error.strerror or str(error),
+            next_step="make room or mend the rights, or give another directory with --output",
+        ) from error
+    return place / "report.md"
+
+
+def imported_table(found: Found) -> Table:
+    """Return every row for programs, with its findings as sentences."""
+    columns = (
+        *("source", "position", "table", "label", "format", "verdict", "rules", "reasons"),
+        *(name for name in _CONDITIONS),
+        *("num_prompts", "max_concurrency", *RESULT_KEYS, *LATENCY_KEYS, *EXTRA),
+        *("of_strict_percent", "of_ceiling_percent", "binds"),
+        *("derived", "title", "author", "url", "published", "retrieved", "sha256", "imported_at"),
+    )
+    return Table(columns, tuple(tuple(_cells(source, row)) for source, rows in found for row in rows))
+
+
+def _cells(source: ImportedSource, found: ImportedRow) -> Iterator[Cell]:
+    row, result, about = found.row, found.row.result, source.provenance
+    yield from (source.id, found.position, row.table or None, row.label or None, row.form)
+    yield found.verdict.value
+    yield " ".join(dict.fromkeys(finding.rule for finding in found.findings)) or None
+    yield "; ".join(finding.text for finding in found.findings) or None
+    yield from (_said(getattr(row.conditions, name)) for name in _CONDITIONS)
+    yield from (result.num_prompts, result.max_concurrency)
+    yield from (getattr(result, key) for key in RESULT_KEYS)
+    yield from (result.latencies.get(key) for key in LATENCY_KEYS)
+    yield from (result.extra.get(key) for key in EXTRA)
+    yield from (_cell(found.ceiling.get(key)) for key in ("of_strict_percent", "of_ceiling_percent", "binds"))
+    yield "; ".join(f"{name} = {how}" for name, how in row.derived.items()) or None
+    yield from (_said(getattr(about, name)) for name in ("title", "author", "url", "published", "retrieved"))
+    yield from (source.sha256, source.imported_at)
+
+
+def _cell(value: Json) -> Cell:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _said(value: Cell) -> Cell:
+    return None if value == "" else value
+
+
+def imported_markdown(found: Found) -> str:
+    """Return the report as text: for each source where it is from, its rows, and what is said of them."""
+    parts = [
+        "# Imported figures",
+        "What others measured, judged by the rules for own rows and never ranked with them. "
+        "`valid` means that nothing contradicts a row.",
+    ]
+    for source, rows in found:
+        parts += _section(source, rows)
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(source: ImportedSource, rows: Sequence[ImportedRow]) -> Iterator[str]:
+    about = source.provenance
+    yield f"## {escaped(about.title or source.name)}"
+    facts = {
+        "source": f"{source.id} (sha256 {source.sha256})",
+        "author": about.author,
+        "url": about.url,
+        "published, retrieved": ", ".join(filter(None, (about.published, about.retrieved))),
+        "quoted by": about.quoted_by,
+        "note": one_line(about.note, 2000),
+        "imported": source.imported_at,
+        "rows": counted(rows),
+    }
+    yield table(("what", "value"), [(name, value) for name, value in facts.items() if value])
+    yield table(COLUMNS, [_plain(cells) for cells in table_rows(rows)])
+    yield "\n".join(_reasons(rows)) or "Nothing is said of any row."
+
+
+def _plain(cells: tuple[object, ...]) -> tuple[Cell, ...]:
+    kept = (cell if cell is None or isinstance(cell, int | float | str) else str(cell) for cell in cells)
+    return tuple(round(cell, 3) if isinstance(cell, float) else cell for cell in kept)
+
+
+def _reasons(rows: Sequence[ImportedRow]) -> Iterator[str]:
+    """Each reason once, with the rows that it is about; remarks are left to the table for programs."""
+    about: dict[tuple[str, str], list[str]] = {}
+    for found in rows:
+        for finding in found.findings:
+            if finding.verdict is not Verdict.VALID:
+                key = finding.verdict.value, finding.text
+                about.setdefault(key, []).append(str(found.position))
+    for (verdict, text), positions in about.items():
+        which = ", ".join(positions[:12]) + (
+            f" and {len(positions) - 12} more" if len(positions) > 12 else ""
+        )
+        yield f"- {verdict}: {escaped(text)} (row {which})"
