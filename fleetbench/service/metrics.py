@@ -1,41 +1,22 @@
 """The few numbers of a server's /metrics that prove something, for any vLLM from 0.6 to 0.33.
 
-Prometheus text in, one `Reading` out. Each data-parallel engine has series of its own: counters are added
-up. Names are those of vLLM's source by version: the prefix cache's counters began as `gpu_prefix_cache_*`,
-0.9 to 0.11 have both, newer ones only `prefix_cache_*`. Every counter has a `_created` twin that is none.
+Prometheus text in, one `Reading` out. Names, and how several engines are added up, stand in one table
+(`telemetry.names`).
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
-MAX_LINE = 20_000
+from fleetbench.telemetry.exposition import NO_LABELS, snapshot
 
-# Field of `Reading`: the names it had, the newest first; the first one that is there counts.
-_COUNTERS: Mapping[str, tuple[str, ...]] = {
-    "prompt_tokens": ("prompt_tokens_total",),
-    "generation_tokens": ("generation_tokens_total",),
-    "prefix_queries": ("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
-    "prefix_hits": ("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
-    "preemptions": ("num_preemptions_total",),
-    "running": ("num_requests_running",),
-    "waiting": ("num_requests_waiting",),
-    "requests": ("request_success_total",),
-}
+# Fields of `Reading` that are series of the table, under the same names.
 _GAUGES = ("running", "waiting")
-# An aborted request was given up by its client, and one in error was answered with it.
-_NOT_ANSWERED = ("abort", "error")
-_NAMES = frozenset(name for names in _COUNTERS.values() for name in names)
-_CACHE = "cache_config_info"
-_SAMPLE = re.compile(
-    r"vllm:(?P<name>[a-z0-9_]{1,80})(?:\{(?P<labels>.{0,18000})\})? (?P<value>\S{1,40})(?: \d+)?"
+_NUMBERS = (
+    *("prompt_tokens", "generation_tokens", "prefix_queries", "prefix_hits", "requests", "preemptions"),
+    *_GAUGES,
 )
-_LABEL = re.compile(r'(?P<name>[a-zA-Z0-9_]{1,80})="(?P<value>(?:[^"\\]|\\.){0,2000})"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,35 +50,16 @@ class Reading:
 
 def read(text: str) -> Reading:
     """Given what /metrics answered, return the reading; what is not there or no number stays None."""
-    found: dict[str, float] = {}
-    engines: set[str] = set()
-    cache = NO_LABELS
-    for line in text.splitlines():
-        match = _SAMPLE.fullmatch(line) if line.startswith("vllm:") and len(line) <= MAX_LINE else None
-        if match is None or match["name"] not in (*_NAMES, _CACHE):
-            continue
-        labels = {label["name"]: label["value"] for label in _LABEL.finditer(match["labels"] or "")}
-        if "engine" in labels:
-            engines.add(labels["engine"])
-        if match["name"] == _CACHE:
-            cache = cache or MappingProxyType(labels)
-            continue
-        value = _number(match["value"])
-        if value is None or labels.get("finished_reason") in _NOT_ANSWERED:
-            continue
-        found[match["name"]] = found.get(match["name"], 0) + value
-    numbers = {
-        key: next((int(found[name]) for name in names if name in found), None)
-        for key, names in _COUNTERS.items()
-    }
-    return Reading(engines=len(engines) or None, cache=cache, **numbers)
+    seen = snapshot(text)
+    numbers = {key: int(seen.values[key]) if key in seen.values else None for key in _NUMBERS}
+    return Reading(engines=seen.engines, cache=seen.cache, **numbers)
 
 
 def total(readings: Iterable[Reading]) -> Reading:
     """Return the sum over several servers; a number that one of them lacks is unknown for all."""
     first, *others = tuple(readings) or (Reading(),)
     summed = {
-        name: _sum(getattr(reading, name) for reading in (first, *others)) for name in ("engines", *_COUNTERS)
+        name: _sum(getattr(reading, name) for reading in (first, *others)) for name in ("engines", *_NUMBERS)
     }
     return Reading(cache=first.cache, **summed)
 
@@ -108,19 +70,11 @@ def since(before: Reading, after: Reading) -> Reading:
     `running` and `waiting` count nothing over time and are None.
     """
     counted = {}
-    for name in _COUNTERS:
+    for name in _NUMBERS:
         first, last = getattr(before, name), getattr(after, name)
         both = first is not None and last is not None and last >= first
         counted[name] = last - first if both and name not in _GAUGES else None
     return Reading(engines=after.engines, cache=after.cache, **counted)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and 0 <= value < 1e15 else None
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

@@ -32,6 +32,7 @@ MATRIX: dict[str, str] = {
     "failures": "errors failure_table log_lines log_signs model/",
     "service_log": "log_lines",
     "install_output": "errors",
+    "telemetry/": "",
     "transport.base": "errors model/",
     "facts/": "errors transport.base",
     "steps": "facts/",
@@ -58,7 +59,7 @@ MATRIX: dict[str, str] = {
     "fleet": "errors model/",
     "transient": "errors steps transport.base",
     "apply": "audit errors install_output steps transient transport.base",
-    "service/": "errors facts/ failures model/ service_log transport.base transport/ units",
+    "service/": "errors facts/ failures model/ service_log telemetry/ transport.base transport/ units",
     "deploy": "accelerators errors facts/ model/ operations/ preflight service/ steps transport/",
     "reconcile": "apply audit compatibility errors facts/ fleet lock model/ operations/ provision resolution"
     " steps transport.base",
