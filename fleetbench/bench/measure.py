@@ -111,6 +111,7 @@ def measure(
                 ended()
                 keep(store, row, made, clients.fetch(session, made))
                 clients.clear(session, made)
+                witness.forget(row, keep=True)
                 if isinstance(exc, HostRebooted):
                     _record(store, task, client, again=True)
                 raise
@@ -128,10 +129,12 @@ def measure(
         if why:
             said(f"{_name(task)}: {why}")
             clients.clear(session, made)
+            witness.forget(row)
             row = _record(store, task, client, again=True, instead=instead or _instead(row))
             continue
         row = _judge(store, task, row, left, client.build.version, witness)
         clients.clear(session, made)
+        witness.forget(row)
     return row
 
 

@@ -38,6 +38,10 @@ class Witness(Protocol):
         """Take the reading after, and say what both together mean for the result."""
         ...
 
+    def forget(self, row: MeasurementRow, *, keep: bool = False) -> None:
+        """Take off the hosts what watched this attempt; with `keep`, what it saw is kept first."""
+        ...
+
 
 class NoWitness:
     """Nobody watches: of a warm-up, which never counts."""
@@ -52,3 +56,6 @@ class NoWitness:
     def after(self, row: MeasurementRow, result: BenchResult | None) -> Seen:
         """Find nothing."""
         return Seen()
+
+    def forget(self, row: MeasurementRow, *, keep: bool = False) -> None:
+        """Nothing is there."""

@@ -51,7 +51,8 @@ def measure_all(
     HostRebooted when that is because its host has another boot now than `boot`.
     """
     session, said, track = ground.session, ground.said, ground.track
-    witness = CounterWitness(ground, row, server, invocation_of(starts))
+    units = [start.unit for start in starts]
+    witness = CounterWitness(ground, row, server, invocation_of(starts), units, bench)
     alive = Alive(session, starts, boot=boot, stall_s=bench.stall_s, confirm=ground.confirm)
     done = {
         (found.workload_index, found.repeat)

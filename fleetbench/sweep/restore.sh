@@ -22,7 +22,8 @@ shopt -s nullglob
 files=(/run/systemd/system/vllm-sweep-*.service)
 [ ${#files[@]} = 0 ] || systemctl stop "${files[@]##*/}" # side by side: each may take its 20 seconds
 rm -f "${files[@]}" "$directory"/vllm-sweep-*.conf
-systemctl stop 'fleetbench-bench-*.service' 'fleetbench-preload-*.service' fleetbench-read-ahead.service 2>/dev/null
+systemctl stop 'fleetbench-bench-*.service' 'fleetbench-preload-*.service' 'fleetbench-poll-*.service' \
+  'fleetbench-usage-*.service' fleetbench-read-ahead.service 2>/dev/null
 systemctl daemon-reload
 systemctl reset-failed 'vllm-sweep-*.service' 2>/dev/null
 if [ -e "$directory/loan" ]; then

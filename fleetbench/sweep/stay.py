@@ -12,7 +12,7 @@ from fleetbench.model import Host, Step, TrialState
 from fleetbench.plan.schedule import Place, free_ports
 from fleetbench.preflight import refuse_missing_venvs, refuse_without_nginx
 from fleetbench.results.rows import RunRow
-from fleetbench.sweep import lease, read_ahead
+from fleetbench.sweep import lease, read_ahead, sampling
 from fleetbench.sweep.ground import Engine
 from fleetbench.sweep.heartbeat import Either, Heartbeat
 from fleetbench.sweep.lane import Lane, open_lane
@@ -141,6 +141,8 @@ def _end_clients(lane: Lane) -> tuple[FleetbenchError, ...]:
         abandon(store, run_id, mine, client, lane.client_session)
         for preload in lane.preloads():
             dismiss(lane.client_session, preload)
+        sampling.forget_all(lane.session, lane.host, run_id)
+        sampling.forget_clients(lane.client_session, client, run_id, mine)
         if lane.engine.client is None:
             known = {row.unit_name for row in store.measurements(run_id) if row.client == client.name}
             forget_others(lane.client_session, client, run_id, known)

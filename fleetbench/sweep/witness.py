@@ -1,4 +1,4 @@
-"""Watching a measurement from the server's side: its counters before and after, and who is on its GPUs.
+"""Watching a measurement from the server's side: its counters, what is sampled, and who is on its GPUs.
 
 The reading before is a file before the client starts, so that a controller that was killed goes on with it.
 """
@@ -7,29 +7,33 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from fleetbench.bench.left import keep_files
 from fleetbench.bench.measure import Server
+from fleetbench.bench.prepare import Preload
 from fleetbench.bench.witness import Seen
 from fleetbench.errors import one_line
+from fleetbench.facts.values import Gpu, Missing
 from fleetbench.model import GpuSet, Workload
-from fleetbench.results.rows import Finding, MeasurementRow, TrialRow, Verdict
+from fleetbench.results.rows import Finding, Json, MeasurementRow, TrialRow, Verdict
 from fleetbench.results.values import BenchResult
 from fleetbench.service.metrics import Reading, read
-from fleetbench.sweep.ground import Ground
+from fleetbench.sweep import sampling
+from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.holders import intruders
 from fleetbench.sweep.own_prefixes import prompts_of
 from fleetbench.sweep.proof import findings
+from fleetbench.sweep.sampling import Sampled
 from fleetbench.sweep.scrape import Endpoint, Scrape, scrape
+from fleetbench.telemetry import samples
+from fleetbench.telemetry.summary import AFTER, BEFORE, FILES, NOT_READ, summary
 from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 
-BEFORE, AFTER = "metrics-before.txt", "metrics-after.txt"
-_NOT_READ = "# not read: "
 # A prompt file is read into memory and sorted.
 _LARGEST_PROMPTS = 64 * 1024 * 1024
 # Of a model with several parts the largest vocabulary is that of its text.
@@ -48,12 +52,19 @@ exit 0
 
 @dataclass(slots=True)
 class CounterWitness:
-    """The witness of one trial. `invocation` is that of its server: a reading of another one is none."""
+    """The witness of one trial.
+
+    `invocation` is that of its server: a reading of another one is none. `units` serve; `bench` is how the
+    trial is measured.
+    """
 
     ground: Ground
     trial: TrialRow
     server: Server
     invocation: str
+    units: Sequence[str]
+    bench: Bench
+    _sampled: list[Sampled] = field(default_factory=list)
     _vocabulary: list[int | None] = field(default_factory=list)
 
     def outlived(self, row: MeasurementRow) -> bool:
@@ -62,11 +73,16 @@ class CounterWitness:
         return text.startswith(self._attempt(row)) and not text.startswith(f"{self._head(row)}\n")
 
     def before(self, row: MeasurementRow) -> None:
-        """Write the counters before the client starts."""
+        """Write the counters before the client starts, and begin to sample."""
         self._keep(row, BEFORE, self._head(row), scrape(self.ground.session, self._endpoints()))
+        for name in (samples.METRICS, samples.HOST, samples.CLIENT, samples.GPUS, samples.ABOUT):
+            self._path(row, name).unlink(missing_ok=True)  # of an earlier attempt
+        problem = sampling.begin(self._sampling(), row)
+        if problem:
+            self.ground.said(f"trial {self.trial.number}: not sampled: {problem}")
 
     def after(self, row: MeasurementRow, result: BenchResult | None) -> Seen:
-        """Write the counters after it, and judge both; whatever cannot be read is said."""
+        """Write the counters after it, and what was sampled, and judge; whatever cannot be read is said."""
         last = scrape(self.ground.session, self._endpoints())
         self._keep(row, AFTER, self._head(row), last)
         first, problem = _reading(self._path(row, BEFORE), self._head(row))
@@ -81,7 +97,50 @@ class CounterWitness:
             prompts=_prompts(workload),
             servers=len(self._endpoints()),
         )
-        return Seen(findings=(*found, *self._intruders()))
+        telemetry = self._telemetry(row, result)
+        return Seen(findings=(*found, *self._intruders()), telemetry=telemetry)
+
+    def forget(self, row: MeasurementRow, *, keep: bool = False) -> None:
+        """End sampling for this attempt, and remove what it left on the hosts."""
+        if keep:
+            keep_files(self._path(row, BEFORE).parent, sampling.end(self._sampling(), row).content)
+        sampling.forget(self._sampling(), row)
+
+    def _telemetry(self, row: MeasurementRow, result: BenchResult | None) -> Mapping[str, Json]:
+        fetched = sampling.end(self._sampling(), row)
+        place = self._path(row, BEFORE).parent
+        keep_files(place, fetched.content)
+        kept = {name: path.read_bytes() for name in FILES if (path := place / name).is_file()}
+        figures: dict[str, Json] = dict(summary(kept, result.duration if result else None))
+        return figures | ({"problem": fetched.problem} if fetched.problem else {})
+
+    def _sampling(self) -> Sampled:
+        """Say what is sampled; which GPUs those are is read once."""
+        if not self._sampled:
+            bench, ground = self.bench, self.ground
+            preload = Preload(self.trial.run_id, ground.server or ground.host.name, bench.client)
+            self._sampled.append(
+                Sampled(
+                    host=ground.host,
+                    session=ground.session,
+                    client=bench.client,
+                    client_session=bench.session,
+                    endpoints=self._endpoints(),
+                    units=self.units,
+                    client_units=(f"{preload.unit}.service",),
+                    gpus=self._gpus(),
+                    limit_s=bench.limit_s,
+                )
+            )
+        return self._sampled[0]
+
+    def _gpus(self) -> tuple[Gpu, ...]:
+        if not self.trial.gpus.indices:
+            return ()
+        known = self.ground.read_facts(self.ground.session).gpus
+        if isinstance(known, Missing):
+            return ()
+        return tuple(gpu for gpu in known if gpu.index in self.trial.gpus.indices)
 
     def _intruders(self) -> Sequence[Finding]:
         gpus: GpuSet = self.trial.gpus
@@ -119,7 +178,7 @@ class CounterWitness:
 
     def _keep(self, row: MeasurementRow, name: str, head: str, seen: Scrape) -> None:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seen.at))
-        gap = f"{_NOT_READ}{seen.problem}\n" if seen.problem else ""
+        gap = f"{NOT_READ}{seen.problem}\n" if seen.problem else ""
         content = f"{head}\n# {at}\n{gap}{seen.text}".encode()
         keep_files(self._path(row, name).parent, {name: content})
 
@@ -136,8 +195,8 @@ def _reading(path: Path, head: str) -> tuple[Reading | None, str]:
     if not text.startswith(f"{head}\n"):
         return None, "there is no reading from before it"
     _, _, *rest = text.split("\n", 3)
-    if rest and rest[0].startswith(_NOT_READ):
-        return None, one_line(rest[0].removeprefix(_NOT_READ), 200)
+    if rest and rest[0].startswith(NOT_READ):
+        return None, one_line(rest[0].removeprefix(NOT_READ), 200)
     return read(text), ""
 
 

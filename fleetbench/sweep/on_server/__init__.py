@@ -1,0 +1,1 @@
+"""What runs beside a server while a measurement does: one file, sent there whole, standard library only."""
