@@ -22,7 +22,7 @@ def ask(connection: http.client.HTTPConnection, wanted: frozenset[str]) -> tuple
     response = connection.getresponse()
     at = time.monotonic()
     parts, size = [], 0
-    while part := response.read1(65536):
+    while part := response.read(16384):
         parts.append(part)
         size += len(part)
         if size > LARGEST_ANSWER:
