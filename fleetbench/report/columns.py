@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fleetbench.errors import one_line
 from fleetbench.model import Workload
+from fleetbench.report import telemetry
 from fleetbench.report.metrics import METRICS, rounded
 from fleetbench.report.summary import Report, ReportRow
 from fleetbench.results.rows import MeasurementRow, TrialRow
@@ -103,6 +104,7 @@ def measurement_table(report: Report) -> Table:
         *("state", "exit_status", "verdict", "reasons"),
         *RESULT_KEYS,
         *LATENCY_KEYS,
+        *telemetry.columns(),
         *("started_at", "ended_at", "unit", "directory"),
     )
     return Table(
@@ -171,6 +173,7 @@ def _measurement_cells(report: Report, trial: TrialRow, row: MeasurementRow) -> 
     yield from (row.state.value, row.exit_status, row.verdict and row.verdict.value, "; ".join(row.reasons))
     yield from (getattr(result, key) for key in RESULT_KEYS)
     yield from (result.latencies.get(key) for key in LATENCY_KEYS)
+    yield from telemetry.cells(row)
     yield from (row.started_at, row.ended_at, row.unit_name, row.directory)
 
 

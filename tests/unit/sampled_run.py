@@ -6,8 +6,10 @@ import gzip
 import json
 from collections.abc import Iterable, Mapping
 
+from fleetbench.telemetry import hardware, samples
+from fleetbench.telemetry.summary import RESULT, summary
+
 EPOCH, MONO = 1_800_000_000.0, 5_000.0
-NOTHING: Mapping[str, object] = {}
 
 
 def packed(lines: Iterable[object]) -> bytes:
@@ -60,3 +62,42 @@ def result(start: float, duration: float) -> bytes:
     """A result JSON of a client whose first request left `start` seconds after the poller began."""
     times = [MONO + start + 0.5, MONO + start, MONO + start + 0.1]
     return json.dumps({"duration": duration, "start_times": times}).encode()
+
+
+# A client that sends from second 10 to 20: 100 prompt tokens and 50 generated ones each second.
+RAMP = {
+    tick: exposition(
+        prompt=1000 + 100 * min(max(tick - 10, 0), 10),
+        generated=500 + 50 * min(max(tick - 10, 0), 10),
+        running=4 if 10 < tick < 20 else 0,
+        waiting=2 if 10 < tick < 15 else 0,
+        kv=0.05 * tick if 10 < tick < 20 else 0,
+        done=7 + min(max(tick - 10, 0), 10),
+        e2e_sum=2.0 * min(max(tick - 10, 0), 10),
+        e2e_count=min(max(tick - 10, 0), 10),
+    )
+    for tick in range(25)
+}
+
+
+def figures(
+    ramp: dict[int, str | None] | None = None, *, start: float = 10.0, duration: float = 10.0, **more: bytes
+) -> dict[str, float | str]:
+    files = {
+        samples.METRICS: packed(metrics(dict(RAMP) if ramp is None else ramp)),
+        samples.HOST: packed([clock()]),
+        RESULT: result(start, duration),
+    }
+    return dict(summary(files | more, duration))
+
+
+GPU_HEAD = "at,index,utilization.gpu,memory.used,power.draw,clocks.current.sm,clocks.max.sm,temperature.gpu,"
+GPU_HEAD += f"{hardware.MASK},{hardware.ECC}"
+
+
+def gpu(at: float, index: int, util: int, mask: str = "0x0000000000000000", **more: object) -> str:
+    cells = {"memory": 60_000 + index, "watts": 500.5, "mhz": 1980, "celsius": 60, "ecc": 0, **more}
+    return (
+        f"{EPOCH + at},{index}, {util}, {cells['memory']}, {cells['watts']}, {cells['mhz']}, 1980,"
+        f" {cells['celsius']}, {mask}, {cells['ecc']}"
+    )

@@ -52,7 +52,7 @@ MATRIX: dict[str, str] = {
     # what reads and keeps files
     "inventory/": "errors model/",
     "results/": "errors model/",
-    "report/": "errors model/ results/ whole_file",
+    "report/": "errors model/ results/ telemetry/ whole_file",
     # what acts on hosts
     "transport/": "errors inventory/ model/ transport.base",
     "audit": "errors",

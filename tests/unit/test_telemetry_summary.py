@@ -8,40 +8,14 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sampled_run import EPOCH, clock, exposition, metrics, packed, result, usage
+from sampled_run import EPOCH, GPU_HEAD, RAMP, clock, exposition, figures, gpu, metrics, packed, usage
 from shared_material import read, shared
 
 from fleetbench.telemetry import hardware, samples
 from fleetbench.telemetry.exposition import snapshot
 from fleetbench.telemetry.servers import counted
-from fleetbench.telemetry.summary import AFTER, BEFORE, FILES, RESULT, summary
+from fleetbench.telemetry.summary import AFTER, BEFORE, FILES, summary
 from fleetbench.telemetry.window import window
-
-# A client that sends from second 10 to 20: 100 prompt tokens and 50 generated ones each second.
-RAMP = {
-    tick: exposition(
-        prompt=1000 + 100 * min(max(tick - 10, 0), 10),
-        generated=500 + 50 * min(max(tick - 10, 0), 10),
-        running=4 if 10 < tick < 20 else 0,
-        waiting=2 if 10 < tick < 15 else 0,
-        kv=0.05 * tick if 10 < tick < 20 else 0,
-        done=7 + min(max(tick - 10, 0), 10),
-        e2e_sum=2.0 * min(max(tick - 10, 0), 10),
-        e2e_count=min(max(tick - 10, 0), 10),
-    )
-    for tick in range(25)
-}
-
-
-def figures(
-    ramp: dict[int, str | None] | None = None, *, start: float = 10.0, duration: float = 10.0, **more: bytes
-) -> dict[str, float | str]:
-    files = {
-        samples.METRICS: packed(metrics(dict(RAMP) if ramp is None else ramp)),
-        samples.HOST: packed([clock()]),
-        RESULT: result(start, duration),
-    }
-    return dict(summary(files | more, duration))
 
 
 def test_rates_and_gauges_are_those_of_the_clients_own_window() -> None:
@@ -165,18 +139,6 @@ def test_several_servers_count_together_and_a_tick_that_one_missed_is_a_gap() ->
 
     assert (seen["running_max"], seen["samples"], seen["kv_usage_max"]) == (5, 10, 1.0)
     assert seen["generation_tps"] == 50.0
-
-
-GPU_HEAD = "at,index,utilization.gpu,memory.used,power.draw,clocks.current.sm,clocks.max.sm,temperature.gpu,"
-GPU_HEAD += f"{hardware.MASK},{hardware.ECC}"
-
-
-def gpu(at: float, index: int, util: int, mask: str = "0x0000000000000000", **more: object) -> str:
-    cells = {"memory": 60_000 + index, "watts": 500.5, "mhz": 1980, "celsius": 60, "ecc": 0, **more}
-    return (
-        f"{EPOCH + at},{index}, {util}, {cells['memory']}, {cells['watts']}, {cells['mhz']}, 1980,"
-        f" {cells['celsius']}, {mask}, {cells['ecc']}"
-    )
 
 
 def test_gpus_of_a_set_draw_power_together_and_clocks_count_while_they_compute() -> None:
