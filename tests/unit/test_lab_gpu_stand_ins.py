@@ -43,6 +43,14 @@ def captured(name: str) -> tuple[list[str], str, int]:
     return shlex.split(command)[1:], text, int(status)
 
 
+def test_a_gpu_that_is_held_back_says_so_while_it_computes() -> None:
+    """The words and the mask are those of a real H200 (driver 580): an idle one says 1."""
+    asked = ["--query-gpu=index,clocks.sm,clocks_throttle_reasons.active", "--format=csv,noheader,nounits"]
+    box = gpus.parse("1x H100 util=90 mhz=600 throttle=40\n1x H100")
+    answer = nvidia.answer(asked, box, ())
+    assert answer.text == "0, 600, 0x0000000000000040\n1, 345, 0x0000000000000001\n"
+
+
 @pytest.mark.parametrize("name", SAME_TEXT)
 def test_the_stand_in_prints_what_a_real_pair_of_h200_printed(name: str) -> None:
     arguments, text, status = captured(name)

@@ -4,7 +4,8 @@
     8x H100 used=70000 util=97 link=NV18 mig=Disabled ecc=0
 
 Options: driver, cuda, broken=1 (the driver does not answer), delay=SECONDS (it answers late), held=MiB (what
-a server holds on each of its GPUs, 60000), cpus=N. Per GPU: mem=MiB, used=MiB, util=%, link, mig, ecc.
+a server holds on each of its GPUs, 60000), cpus=N. Per GPU: mem=MiB, used=MiB, util=%, link, mig, ecc, mhz
+(its clock under load), throttle=MASK (hexadecimal bits of what holds it back under load: 40 is heat).
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class NvidiaGpu:
     link: str
     mig: str
     ecc: str
+    mhz: int
+    throttle: int
     holders: tuple[Holder, ...]
 
     @property
@@ -97,6 +100,16 @@ class NvidiaGpu:
     def bus(self) -> str:
         """PCI bus id."""
         return f"00000000:{0x18 + 0x11 * self.index:02X}:00.0"
+
+    @property
+    def sm_mhz(self) -> int:
+        """Clock of the multiprocessors now."""
+        return self.mhz if self.busy else 345
+
+    @property
+    def reasons(self) -> int:
+        """What holds its clock back, as bits of nvml.h; 1 is that it has nothing to do."""
+        return self.throttle if self.busy else 1
 
     @property
     def temperature(self) -> int:
@@ -212,6 +225,8 @@ def nvidia(box: Box, holders: Iterable[Holder] = ()) -> tuple[NvidiaGpu, ...]:
                     else "N/A",
                 ),
                 ecc=options.get("ecc", "N/A" if card.geforce else "0"),
+                mhz=int(options.get("mhz", card.sm_mhz)),
+                throttle=int(options.get("throttle", "0"), 16),
                 holders=mine,
             )
         )

@@ -12,6 +12,7 @@ ABSENT = "[N/A]"
 ALIASES = {
     "clocks.sm": "clocks.current.sm",
     "clocks.mem": "clocks.current.memory",
+    "clocks_throttle_reasons.active": "clocks_event_reasons.active",  # its name before driver 535
     "gpu_name": "name",
     "gpu_uuid": "uuid",
     "gpu_bus_id": "pci.bus_id",
@@ -61,9 +62,10 @@ FIELDS: Mapping[str, Field] = {
     "compute_mode": ("", lambda _: "Default"),
     "vbios_version": ("", lambda _: "96.00.A5.00.1A"),
     "display_active": ("", lambda _: "Disabled"),
-    "clocks.current.sm": ("MHz", lambda g: g.card.sm_mhz if g.busy else 345),
+    "clocks.current.sm": ("MHz", lambda g: g.sm_mhz),
     "clocks.current.memory": ("MHz", lambda g: g.card.memory_mhz),
     "clocks.max.sm": ("MHz", lambda g: g.card.sm_mhz),
+    "clocks_event_reasons.active": ("", lambda g: f"0x{g.reasons:016X}"),
     "pcie.link.gen.current": ("", lambda g: 5 if float(g.card.compute_capability) >= 9 else 4),
     "pcie.link.gen.max": ("", lambda g: 5 if float(g.card.compute_capability) >= 9 else 4),
     "pcie.link.width.current": ("", lambda _: 16),
