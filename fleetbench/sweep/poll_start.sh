@@ -21,6 +21,6 @@ systemd-run --quiet --collect --unit="$unit" --description="fleetbench: samples 
   --property=Type=exec --property=RuntimeMaxSec="$limit" --property=TimeoutStopSec=8 \
   --property=OOMScoreAdjust=900 --property=MemoryMax=512M --property=TasksMax=256 \
   --property=NoNewPrivileges=yes --property=PrivateTmp=yes --property=ProtectSystem=strict \
-  --property=ReadWritePaths="$directory" --property=CapabilityBoundingSet="CAP_SETUID CAP_SETGID" \
+  --property=ReadWritePaths="$directory" --property=CapabilityBoundingSet="CAP_SETUID CAP_SETGID CAP_DAC_READ_SEARCH" \
   --property=WorkingDirectory="$directory" --property=StandardOutput=null -- \
   "$python" -B -E -s -S -m on_server "$directory" || exit 74

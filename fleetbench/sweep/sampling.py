@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -64,14 +64,6 @@ class Sampled:
         return self.client.name != self.host.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """Files by name as a measurement's directory keeps them, and why something is not among them."""
-
-    content: Mapping[str, bytes] = field(default_factory=dict)
-    problem: str = ""
-
-
 def begin(sampled: Sampled, row: MeasurementRow) -> str:
     """Begin to sample for a measurement, in the place of what was sampled under its name before.
 
@@ -85,8 +77,11 @@ def begin(sampled: Sampled, row: MeasurementRow) -> str:
     return ""
 
 
-def end(sampled: Sampled, row: MeasurementRow) -> Fetched:
-    """End sampling and return what there is of it; it stays on the hosts until `forget`."""
+def end(sampled: Sampled, row: MeasurementRow) -> Mapping[str, bytes]:
+    """End sampling and return its files as a measurement's directory keeps them.
+
+    Why something is not among them stands in `poller.json`. They stay on the hosts until `forget`.
+    """
     content: dict[str, bytes] = {}
     about: dict[str, object] = {"unit": _named(row, _SERVER), "every_s": EVERY_S}
     about["endpoints"] = [f"{address}:{port}" for address, port in sampled.endpoints]
@@ -99,7 +94,7 @@ def end(sampled: Sampled, row: MeasurementRow) -> Fetched:
     except FleetbenchError as exc:
         about["problem"] = one_line(f"{exc.what}: {exc.cause}" if exc.cause else exc.what, 200)
     content[samples.ABOUT] = json.dumps(about, indent=1).encode()
-    return Fetched(content=content, problem=str(about.get("problem", "")))
+    return content
 
 
 def forget(sampled: Sampled, row: MeasurementRow) -> None:

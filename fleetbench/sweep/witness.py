@@ -103,16 +103,14 @@ class CounterWitness:
     def forget(self, row: MeasurementRow, *, keep: bool = False) -> None:
         """End sampling for this attempt, and remove what it left on the hosts."""
         if keep:
-            keep_files(self._path(row, BEFORE).parent, sampling.end(self._sampling(), row).content)
+            keep_files(self._path(row, BEFORE).parent, sampling.end(self._sampling(), row))
         sampling.forget(self._sampling(), row)
 
     def _telemetry(self, row: MeasurementRow, result: BenchResult | None) -> Mapping[str, Json]:
-        fetched = sampling.end(self._sampling(), row)
         place = self._path(row, BEFORE).parent
-        keep_files(place, fetched.content)
+        keep_files(place, sampling.end(self._sampling(), row))
         kept = {name: path.read_bytes() for name in FILES if (path := place / name).is_file()}
-        figures: dict[str, Json] = dict(summary(kept, result.duration if result else None))
-        return figures | ({"problem": fetched.problem} if fetched.problem else {})
+        return dict(summary(kept, result.duration if result else None))
 
     def _sampling(self) -> Sampled:
         """Say what is sampled; which GPUs those are is read once."""

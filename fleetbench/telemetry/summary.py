@@ -42,6 +42,8 @@ def summary(content: Mapping[str, bytes], duration_s: float | None) -> Figures:
     found.update(servers.totals(_grown(content)))
     if offset_ms is not None:
         found["clock_offset_ms"] = offset_ms
+    if about.get("problem"):
+        found["problem"] = str(about["problem"])[:200]
     if seen is None or seen.seconds <= 0:
         return _rounded(found)
     found |= dict(_of_servers(taken, seen, content, every_s))

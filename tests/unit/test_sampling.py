@@ -1,4 +1,4 @@
-"""Sampling beside a measurement: units by its name, what they are asked for, what is fetched and forgotten."""
+"""Sampling beside a measurement: units by its name, what they are asked for, what is fetched and removed."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def test_what_was_sampled_is_fetched_and_stays_until_it_is_forgotten() -> None:
     sampled = of(fake, gpus=(gpu(1),))
     fetched = sampling.end(sampled, ROW)
 
-    assert sorted(fetched.content) == [samples.HOST, samples.METRICS, samples.ABOUT]
-    about = samples.about(fetched.content[samples.ABOUT])
+    assert sorted(fetched) == [samples.HOST, samples.METRICS, samples.ABOUT]
+    about = samples.about(fetched[samples.ABOUT])
     assert (about["xid"], about["clock_offset_ms"], about["gpus"]) == (2, 0.0, [1])
-    assert fetched.problem == ""
+    assert "problem" not in about
     assert not any("rm -rf" in line and "Take" in line for line in fake.commands)
     sampling.forget(sampled, ROW)
     assert fake.commands[-1].endswith("/opt/vllm/runs fleetbench-poll-RUN-t1-l0-r1-again-0a1b")
@@ -125,7 +125,7 @@ def test_clocks_of_two_hosts_are_compared() -> None:
             [clock(), usage(1, {"client": 1.0})]
         )
     }
-    content = sampling.end(of(server, client), ROW).content
+    content = sampling.end(of(server, client), ROW)
     offset = samples.about(content[samples.ABOUT])["clock_offset_ms"]
 
     assert isinstance(offset, float)
