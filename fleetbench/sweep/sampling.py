@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 
 from fleetbench.bench.client import script as bench_script
-from fleetbench.errors import CommandFailed, FleetbenchError, one_line
+from fleetbench.errors import CommandFailed, one_line
 from fleetbench.facts.values import Gpu
 from fleetbench.model import Host
 from fleetbench.results.rows import MeasurementRow
@@ -67,12 +67,13 @@ class Sampled:
 def begin(sampled: Sampled, row: MeasurementRow) -> str:
     """Begin to sample for a measurement, in the place of what was sampled under its name before.
 
-    Returns why that is not possible; empty when it is.
+    Returns why that is not possible; empty when it is. A host that cannot be reached is NotReached: it can
+    not be measured either.
     """
     try:
         for place in _places(sampled, row):
             place.start()
-    except FleetbenchError as exc:
+    except CommandFailed as exc:
         return one_line(f"{exc.what}: {exc.cause}" if exc.cause else exc.what, 200)
     return ""
 
@@ -91,7 +92,7 @@ def end(sampled: Sampled, row: MeasurementRow) -> Mapping[str, bytes]:
         for place in _places(sampled, row):
             about |= place.stop()
             content |= place.fetch()
-    except FleetbenchError as exc:
+    except CommandFailed as exc:
         about["problem"] = one_line(f"{exc.what}: {exc.cause}" if exc.cause else exc.what, 200)
     content[samples.ABOUT] = json.dumps(about, indent=1).encode()
     return content

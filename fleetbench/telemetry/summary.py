@@ -39,14 +39,15 @@ def summary(content: Mapping[str, bytes], duration_s: float | None) -> Figures:
     seen = window(content.get(RESULT, b""), duration_s, client_clock or clock, offset_s, taken)
     found: dict[str, float | str] = {}
     # By the counters around the measurement: exact, whatever was missed between.
-    found.update(servers.totals(_grown(content)))
+    around = _around(content)
+    found.update(servers.totals(_grown(*around)))
     if offset_ms is not None:
         found["clock_offset_ms"] = offset_ms
     if about.get("problem"):
         found["problem"] = str(about["problem"])[:200]
     if seen is None or seen.seconds <= 0:
         return _rounded(found)
-    found |= dict(_of_servers(taken, seen, content, every_s))
+    found |= dict(_of_servers(taken, seen, around, every_s))
     found.update(hardware.gpus(hardware.gpu_rows(content.get(samples.GPUS, b"")), seen))
     xid = samples.finite(about.get("xid"))
     if xid is not None:
@@ -68,7 +69,10 @@ def summary(content: Mapping[str, bytes], duration_s: float | None) -> Figures:
 
 
 def _of_servers(
-    taken: tuple[samples.Sample, ...], seen: Window, content: Mapping[str, bytes], every_s: float
+    taken: tuple[samples.Sample, ...],
+    seen: Window,
+    around: tuple[Snapshot | None, Snapshot | None],
+    every_s: float,
 ) -> Iterator[tuple[str, float | str]]:
     inside = servers.within(taken, seen)
     yield "window_s", seen.seconds
@@ -76,21 +80,24 @@ def _of_servers(
     yield "samples", len(inside)
     yield "missed_samples", max(0, int(seen.seconds / every_s) - len(inside))
     before, after = servers.edges(taken, seen)
-    around = (_reading(content, BEFORE), _reading(content, AFTER))
     first, last = before or around[0], after or around[1]
-    if first is not None and last is not None:
-        grown = servers.counted(first, last)
-        yield from servers.rates(grown, seen.seconds)
-        if around[0] is None or around[1] is None:
-            yield from servers.totals(grown)
+    grown = _grown(first, last)
+    yield from servers.rates(grown, seen.seconds)
+    if None in around:
+        yield from servers.totals(grown)
     yield from servers.gauges(inside)
     stall = servers.longest_stall_s(inside)
     if stall is not None:
         yield "longest_stall_s", stall
 
 
-def _grown(content: Mapping[str, bytes]) -> Mapping[str, float]:
-    before, after = _reading(content, BEFORE), _reading(content, AFTER)
+def _around(content: Mapping[str, bytes]) -> tuple[Snapshot | None, Snapshot | None]:
+    """Return the readings before and after, if both are of one server, which their first line names."""
+    heads = {content.get(name, b"").partition(b"\n")[0] for name in (BEFORE, AFTER)}
+    return (_reading(content, BEFORE), _reading(content, AFTER)) if len(heads) == 1 else (None, None)
+
+
+def _grown(before: Snapshot | None, after: Snapshot | None) -> Mapping[str, float]:
     return servers.counted(before, after) if before is not None and after is not None else {}
 
 

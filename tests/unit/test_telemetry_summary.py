@@ -98,6 +98,14 @@ def test_counters_around_the_measurement_are_exact_and_count_first() -> None:
     assert seen["generation_tps"] == 50.0
 
 
+def test_readings_of_two_servers_have_no_difference() -> None:
+    readings = {
+        BEFORE: f"# fleetbench: attempt 1, invocation a\n{exposition(done=0)}".encode(),
+        AFTER: f"# fleetbench: attempt 1, invocation b\n{exposition(done=99)}".encode(),
+    }
+    assert "server_requests" not in summary(readings, 10.0)
+
+
 def test_a_reading_that_failed_is_not_a_reading_of_zero() -> None:
     unread = b"# fleetbench: attempt 1\n# at\n# not read: timed out\n"
     assert figures(**{BEFORE: unread, AFTER: unread})["server_requests"] == 10
