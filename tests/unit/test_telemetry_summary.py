@@ -282,3 +282,26 @@ def test_counters_of_real_vllm_before_and_after_come_to_what_was_sent() -> None:
 
     assert (grown["requests"], grown["generation_tokens"], grown["preemptions"]) == (2000, 256_000, 0)
     assert grown["queue_s_count"] == grown["e2e_s_count"] == 2000
+
+
+def test_a_real_vllm_that_was_polled_during_a_real_bench_agrees_with_its_client() -> None:
+    """0.32.0 (CPU build), 64 at a time; its client said 400 requests and 6779.74 tok/s in 7.55 s."""
+    text = shared("captures", "cpu", "metrics", "poll_v0.32.0_c64.tsv").read_text("utf-8")
+    head, *rows = [line.split("\t") for line in text.splitlines()]
+    entries = [
+        {"tick": tick, "of": 0, "at": EPOCH + float(row[0]), "text": _lines(head[2:8], row[2:8])}
+        for tick, row in enumerate(rows)
+    ]
+    seen = summary({samples.METRICS: packed(entries)}, 7.55)
+
+    assert seen["generation_tps"] == pytest.approx(6779.74, rel=1e-3)
+    assert (seen["server_requests"], seen["server_generation_tokens"]) == (400, 51_200)
+    assert (seen["running_max"], seen["waiting_max"]) == (64, 0)
+    assert seen["kv_usage_max"] == pytest.approx(0.0078, abs=1e-3)
+    assert seen["window_from"] == "server"
+
+
+def _lines(names: list[str], values: list[str]) -> str:
+    labels = {"vllm:request_success_total": '{finished_reason="length"}'}
+    pairs = zip(names, values, strict=True)
+    return "\n".join(f"{name}{labels.get(name, '')} {value}" for name, value in pairs)
