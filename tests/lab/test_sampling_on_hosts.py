@@ -89,7 +89,8 @@ def test_a_controller_that_was_killed_finds_the_samples_again(served: Fleet) -> 
     row, _ = measured(served)
 
     assert number(row, "samples") >= 2
-    assert row.telemetry["server_requests"] == 60
+    # The controller that came back has asked for a completion, to see that the server still answers.
+    assert row.telemetry["server_requests"] in (60, 61)
     assert row.telemetry["generation_tps"] == pytest.approx(
         row.result and row.result.output_throughput, rel=1e-3
     )
