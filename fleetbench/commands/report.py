@@ -92,9 +92,9 @@ def _report_imported(source: str, output: Path | None, form: str) -> None:
 
 def print_report(found: Report) -> None:
     """Write a report to the terminal: table, causes of failures, notes, findings."""
-    from fleetbench.report.columns import terminal_table
     from fleetbench.report.finding import finding
     from fleetbench.report.metrics import METRICS
+    from fleetbench.report.terminal import terminal_table
     from fleetbench.report.timeline import time_finding, time_table
 
     run = found.run

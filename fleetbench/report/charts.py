@@ -17,12 +17,14 @@ from fleetbench.model import Workload
 from fleetbench.report.finding import clear_winner, finding
 from fleetbench.report.metrics import METRICS, Metric
 from fleetbench.report.summary import Report, ReportRow
+from fleetbench.report.terminal import rests_on_few
 from fleetbench.results.rows import MeasurementKind, Verdict
 
 WIDTH = 800
 PIXELS_PER_POINT = 2  # for screens with small pixels; 1600 wide
 MARGIN = 24
 BAR_COLOUR, BEST_COLOUR = "#56B4E9", "#0072B2"
+WEAK_COLOUR = "#BDBDBD"  # a p99 that rests on too few requests
 GAP_COLOUR = "#B34700"  # vermillion, darkened until it reads as text on white
 INK, FAINT = "#222222", "#6B6B6B"
 # The renderer brings Liberation Sans with it, so that a machine without fonts draws the same.
@@ -99,7 +101,8 @@ def _panel(
     altair: Any, report: Report, metric: Metric, workload: Workload, labels: dict[str, str], width: float
 ) -> Any:
     rows = report.of_workload(workload)
-    winner = clear_winner(rows, metric)
+    winner = clear_winner(report, rows, metric)
+    best = [row.name for row in winner.rows] if winner else []
     bars: list[dict[str, Any]] = []
     dots: list[dict[str, Any]] = []
     gaps: list[dict[str, Any]] = []
@@ -112,15 +115,16 @@ def _panel(
         bars.append(
             {
                 "name": label,
-                "value": found.median,
+                "value": row.value(metric),
                 "low": found.minimum,
                 "high": found.maximum,
-                "best": row is winner,
-                "text": metric.shown(found.median),
+                "best": row.name in best,
+                "colour": _colour(row, metric, best=row.name in best),
+                "text": metric.shown(row.value(metric)),
             }
         )
         dots += [{"name": label, "value": value} for value in _repeats(report, row, metric)]
-    longest = max((bar["high"] for bar in bars), default=1.0) or 1.0
+    longest = max((max(bar["high"], bar["value"]) for bar in bars), default=1.0) or 1.0
     y = altair.Y(
         "name:N",
         sort=[labels[row.name] for row in rows],
@@ -143,9 +147,7 @@ def _panel(
     )
     bar = altair.Chart(altair.Data(values=bars)).encode(y=y)
     drawn = [
-        bar.mark_bar(height={"band": 0.62}).encode(
-            x=x, color=altair.condition("datum.best", altair.value(BEST_COLOUR), altair.value(BAR_COLOUR))
-        ),
+        bar.mark_bar(height={"band": 0.62}).encode(x=x, color=altair.Color("colour:N", scale=None)),
         bar.mark_rule(color=INK, strokeWidth=1.5).encode(x=altair.X("low:Q", title=metric.unit), x2="high:Q"),
         altair.Chart(altair.Data(values=dots))
         .mark_point(filled=True, size=34, color="white", stroke=INK, strokeWidth=1.2, opacity=1)
@@ -178,6 +180,10 @@ def gap_text(row: ReportRow, metric: Metric) -> str:
     return one_line(row.status, 110)
 
 
+def _colour(row: ReportRow, metric: Metric, *, best: bool) -> str:
+    return WEAK_COLOUR if rests_on_few(row, metric) else BEST_COLOUR if best else BAR_COLOUR
+
+
 def _repeats(report: Report, row: ReportRow, metric: Metric) -> list[float]:
     values = (
         metric.of(found.result)
@@ -191,9 +197,13 @@ def _repeats(report: Report, row: ReportRow, metric: Metric) -> list[float]:
 
 def _legend(report: Report, metric: Metric) -> str:
     drawn = [row for row in report.rows if row.valid and metric.key in row.spreads]
-    text = "Bar: median of the valid repeats; line: lowest to highest; dots: each repeat."
+    pooled = all(row.pooled is not None and metric.key in row.pooled.latencies for row in drawn)
+    middle = "over all requests" if pooled else "median"
+    text = f"Bar: {middle} of the valid repeats; line: lowest to highest; dots: each repeat."
     if all(row.counted == 1 for row in drawn):
         text = "Bar: one run each, so the spread is unknown."
+    if any(rests_on_few(row, metric) for row in drawn):
+        text += " Grey: fewer than 1,000 requests."
     left_out = len(report.rows) - len(drawn)
     return f"{text} {left_out} of {len(report.rows)} without a valid number." if left_out else text
 

@@ -1,19 +1,21 @@
-"""A report as columns and cells: narrow for a terminal and Markdown, wide for CSV and JSON.
+"""A report as columns and cells, wide for CSV and JSON.
 
-The wide columns are made for csvkit: snake_case names, units in the name, None for what is unknown.
+The columns are made for csvkit: snake_case names, units in the name, None for what is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fleetbench.errors import one_line
 from fleetbench.model import Workload
 from fleetbench.report import telemetry
-from fleetbench.report.metrics import METRICS, rounded
+from fleetbench.report.metrics import METRICS, OUTPUT
+from fleetbench.report.standing import NO_STANDING, STANDING, Standing, standings
 from fleetbench.report.summary import Report, ReportRow
 from fleetbench.results.rows import MeasurementRow, TrialRow
+from fleetbench.results.samples import PERCENTILES
+from fleetbench.results.statistics import Spread
 from fleetbench.results.values import BenchResult
 
 Cell = None | bool | int | float | str
@@ -21,6 +23,9 @@ Cell = None | bool | int | float | str
 STATISTICS = ("mean", "median", "std", "p90", "p95", "p99")
 LATENCY_KEYS = tuple(
     f"{statistic}_{name}_ms" for name in ("ttft", "tpot", "itl", "e2el") for statistic in STATISTICS
+)
+POOLED_KEYS = tuple(
+    f"p{percent}_{name}_ms" for name in ("ttft", "tpot", "itl", "e2el") for percent in PERCENTILES
 )
 RESULT_KEYS = (
     "completed",
@@ -47,33 +52,6 @@ class Table:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
-def terminal_table(report: Report) -> Table:
-    """Return the report for people: headline medians, spread, status."""
-    metrics = [
-        metric for metric in METRICS if metric.table and any(metric.key in row.spreads for row in report.rows)
-    ]
-    several = len(report.workloads) > 1
-    columns = ["configuration", *(["workload"] if several else []), "status"]
-    for metric in metrics:
-        columns.append(metric.heading)
-        if metric is METRICS[0]:
-            columns += ["±%", "warm-up"]
-    rows = []
-    for row in report.rows:
-        cells: list[Cell] = [row.name, *([one_line(row.workload.label)] if several else []), row.status]
-        for metric in metrics:
-            found = row.spreads.get(metric.key)
-            cells.append(rounded(found.median) if found else None)
-            if metric is METRICS[0]:
-                cv = found.cv_percent if found else None
-                cells += [
-                    None if cv is None else round(cv, 1),
-                    rounded(row.warmup_output_throughput),
-                ]
-        rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows))
-
-
 def summary_table(report: Report) -> Table:
     """Return the report for programs: one row for each workload of each trial."""
     columns = (
@@ -83,12 +61,16 @@ def summary_table(report: Report) -> Table:
         *_WORKLOAD,
         *("state", "verdict", "repeats_counted", "repeats_asked", "client_program"),
         *("ready_s", "vllm_version"),
-        *(f"{metric.key}{suffix}" for metric in METRICS for suffix in ("", "_min", "_max", "_cv_percent")),
+        *(f"{metric.key}{suffix}" for metric in METRICS for suffix in _SPREAD),
+        *_CERTAINTY,
+        *STANDING,
         "output_throughput_per_gpu",
         "warmup_output_throughput",
         *("failure_kind", "failure_cause", "failure_evidence", "failure_advice", "notes"),
     )
-    return Table(columns, tuple(tuple(_summary_cells(report, row)) for row in report.rows))
+    stand = standings(report)
+    rows = (_summary_cells(report, row, stand) for row in report.rows)
+    return Table(columns, tuple(map(tuple, rows)))
 
 
 def measurement_table(report: Report) -> Table:
@@ -111,6 +93,14 @@ def measurement_table(report: Report) -> Table:
         columns,
         tuple(tuple(_measurement_cells(report, trials[row.trial], row)) for row in report.measurements),
     )
+
+
+def _pooled(key: str) -> Callable[[ReportRow], Cell]:
+    return lambda row: row.pooled.latencies.get(key) if row.pooled else None
+
+
+def _steady(key: str) -> Callable[[ReportRow], Cell]:
+    return lambda row: found.median if row.steady and (found := row.steady.spreads.get(key)) else None
 
 
 # Column name -> value, so that names and cells cannot get out of step.
@@ -137,6 +127,27 @@ _WORKLOAD: dict[str, Callable[[Workload], Cell]] = {
 }
 
 
+# Suffix of a metric's column -> value. The name alone is the median of the repeats.
+_SPREAD: dict[str, Callable[[Spread], Cell]] = {
+    "": lambda found: found.median,
+    "_min": lambda found: found.minimum,
+    "_max": lambda found: found.maximum,
+    "_cv_percent": lambda found: found.cv_percent,
+    "_low": lambda found: found.interval.low if found.interval else None,
+    "_high": lambda found: found.interval.high if found.interval else None,
+}
+STEADY_KEYS = ("output_throughput", "request_throughput", "median_ttft_ms", "p99_ttft_ms", "median_tpot_ms")
+_CERTAINTY: dict[str, Callable[[ReportRow], Cell]] = {
+    "interval_method": lambda row: (
+        found.interval.method if (found := row.spreads.get(OUTPUT.key)) and found.interval else None
+    ),
+    "steady_share": lambda row: row.steady.share.median if row.steady else None,
+    **{f"steady_{key}": _steady(key) for key in STEADY_KEYS},
+    "pooled_requests": lambda row: row.pooled.requests if row.pooled else None,
+    **{f"pooled_{key}": _pooled(key) for key in POOLED_KEYS},
+}
+
+
 def _origin(report: Report, trial: TrialRow, index: int) -> Iterator[Cell]:
     yield from (report.run.id, trial.number, trial.host, report.run.model, trial.config.label)
     yield from (setting(trial) for setting in _SETTINGS.values())
@@ -144,7 +155,9 @@ def _origin(report: Report, trial: TrialRow, index: int) -> Iterator[Cell]:
     yield from (part(trial.workloads[index]) for part in _WORKLOAD.values())
 
 
-def _summary_cells(report: Report, row: ReportRow) -> Iterator[Cell]:
+def _summary_cells(
+    report: Report, row: ReportRow, stand: Mapping[tuple[int, int], Standing]
+) -> Iterator[Cell]:
     trial, failure = row.trial, row.failure
     yield from _origin(report, trial, row.workload_index)
     yield from (trial.state.value, row.verdict and row.verdict.value, row.counted, trial.repeats)
@@ -152,10 +165,9 @@ def _summary_cells(report: Report, row: ReportRow) -> Iterator[Cell]:
     yield from (trial.ready_s, trial.vllm_version)
     for metric in METRICS:
         found = row.spreads.get(metric.key)
-        parts: Sequence[Cell] = (None,) * 4
-        if found is not None:
-            parts = (found.median, found.minimum, found.maximum, found.cv_percent)
-        yield from (_rounded(part) for part in parts)
+        yield from (_rounded(part(found)) if found else None for part in _SPREAD.values())
+    yield from (_rounded(part(row)) for part in _CERTAINTY.values())
+    yield from map(_rounded, stand.get((trial.number, row.workload_index), NO_STANDING))
     output = row.spreads.get("output_throughput")
     yield _rounded(output.median / trial.config.gpus) if output else None
     yield _rounded(row.warmup_output_throughput)

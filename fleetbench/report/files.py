@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +15,12 @@ from fleetbench.report.columns import measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.markdown import markdown
 from fleetbench.report.metrics import METRICS
+from fleetbench.report.per_request import Reader, nothing
 from fleetbench.report.summary import Report, summarise
 from fleetbench.report.timeline import time_finding
 from fleetbench.report.timeline_chart import timeline_specification
+from fleetbench.results.rows import MeasurementRow
+from fleetbench.results.samples import LARGEST_BYTES, Samples, read_samples
 from fleetbench.results.timeline import read_timeline
 from fleetbench.whole_file import write_whole
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from fleetbench.results.store import Store
 
 TIMELINE = ("timeline.png", "timeline.svg")
+MOST_BYTES = 8 * 1024**3  # of result files that a report reads; a minute's work for each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +43,41 @@ class ReportPaths:
     timeline: tuple[Path, ...] = ()
 
 
-def read_report(store: Store, name: str) -> Report:
-    """Given a run's id, its beginning or `latest`, return the run's report."""
+def read_report(store: Store, name: str, *, requests: bool = True) -> Report:
+    """Given a run's id, its beginning or `latest`, return the run's report.
+
+    Without `requests` the raw files are not read: no pooled percentiles, no steady state, and a quick answer.
+    """
     run = store.run(name)
-    report = summarise(run, store.trials(run.id), store.measurements(run.id))
+    read = sample_reader(store.directory(run.id)) if requests else nothing
+    report = summarise(run, store.trials(run.id), store.measurements(run.id), read)
     try:
         return replace(report, timeline=read_timeline(store.directory(run.id)))
     except Unreadable as exc:
         return replace(report, timeline_problem=one_line(f"{exc.what} ({exc.cause})"))
+
+
+def sample_reader(directory: Path) -> Reader:
+    """Return what reads the requests of a run's measurements from its directory, plain or compressed.
+
+    What is not there, cannot be read or is more than `MOST_BYTES` in all gives None.
+    """
+    left = MOST_BYTES
+
+    def read(row: MeasurementRow) -> Samples | None:
+        nonlocal left
+        for name in ("result.json", "result.json.gz"):
+            try:
+                path = directory / row.directory / name
+                with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                    content = file.read(min(LARGEST_BYTES, left) + 1)
+            except (OSError, EOFError, zlib.error):
+                continue
+            left -= len(content)
+            return read_samples(content) if left >= 0 else None
+        return None
+
+    return read
 
 
 def write_report(store: Store, run_id: str, directory: Path | None = None) -> ReportPaths:

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from fleetbench.errors import one_line
 from fleetbench.model import TrialState
-from fleetbench.report.columns import Cell, terminal_table
+from fleetbench.report.columns import Cell
 from fleetbench.report.finding import finding
 from fleetbench.report.metrics import METRICS
 from fleetbench.report.summary import Report, ReportRow
+from fleetbench.report.terminal import certainty_table, terminal_table
 from fleetbench.report.timeline import time_finding, time_table
 from fleetbench.results import effective
 from fleetbench.results.rows import TrialRow
+from fleetbench.results.rules.table import thresholds
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 
@@ -61,11 +63,16 @@ def _parts(report: Report, charts: Sequence[tuple[str, str]]) -> Iterator[str]:
     wide = terminal_table(report)
     yield table(wide.columns, wide.rows)
     yield (
-        "Each number is the median of the valid repeats (of the suspect ones where the status says so). "
-        "±% is the coefficient of variation, warm-up the output tok/s of the warm-up, which never counts. "
-        "p50 and p99 are over the requests of one repeat. "
+        "Each throughput is the median of the valid repeats (of the suspect ones where the status says so). "
+        f"{_percentiles(report)} "
+        f"A p99 in brackets rests on fewer than {thresholds().p99_samples:,} requests. "
+        "The interval holds the typical output tok/s with 95 % confidence, "
+        "±% is the coefficient of variation. "
+        "Steady is the output tok/s without filling up and draining, "
+        "warm-up that of the warm-up, which never counts. "
         "Minimum, maximum and more are in `summary.csv`, each measurement in `measurements.csv`."
     )
+    yield from _certainty(report)
     yield from _time(report)
     yield from _effective(report)
     yield from _failures(report)
@@ -89,6 +96,39 @@ def _about(report: Report) -> Iterator[tuple[str, Cell]]:
     counted = sum(row.valid for row in report.rows)
     yield "rows", f"{len(report.rows)}, of which {counted} valid"
     yield "fleetbench", run.fleetbench_version
+
+
+def _percentiles(report: Report) -> str:
+    """Say what the percentiles are over: not every run has kept its requests."""
+    counted = [row for row in report.rows if row.spreads]
+    together = sum(row.pooled is not None for row in counted)
+    if together == len(counted):
+        return "p50 and p99 are over the requests of all these repeats together."
+    if not together:
+        return "p50 and p99 are medians of each repeat's own: the single requests are not to be had."
+    return (
+        f"p50 and p99 are over the requests of all these repeats together in {together} rows, and medians of "
+        "each repeat's own in the others."
+    )
+
+
+def _certainty(report: Report) -> Iterator[str]:
+    found = certainty_table(report)
+    if not found.rows:
+        return
+    yield "## How sure the numbers are"
+    yield table(found.columns, found.rows)
+    starts = found.columns.index("starts")
+    restarts = (
+        "Each configuration was started once, so the noise between starts is not in these intervals."
+        if all(row[starts] == 1 for row in found.rows)
+        else "Where a configuration was started several times, its interval is made of the starts: "
+        "repeats of one start share what that start happened to be."
+    )
+    yield (
+        "±% repeats is the noise within one server's life, ±% starts that between lives, that of the repeats "
+        f"taken off. {restarts} How intervals and comparisons are made is in docs/statistics.md."
+    )
 
 
 def _time(report: Report) -> Iterator[str]:

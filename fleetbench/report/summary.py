@@ -6,13 +6,15 @@ failure or was never run has a row like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fleetbench.errors import one_line
-from fleetbench.model import Failure, TrialState, Workload
-from fleetbench.report.metrics import METRICS, OUTPUT
+from fleetbench.model import Config, Failure, TrialState, Workload
+from fleetbench.report.metrics import METRICS, OUTPUT, Metric
+from fleetbench.report.per_request import Pooled, Reader, Steady, nothing, pooled, steady
 from fleetbench.results.rows import MeasurementKind, MeasurementRow, RunRow, TrialRow, Verdict
+from fleetbench.results.rules.table import thresholds
 from fleetbench.results.statistics import Spread, spread
 from fleetbench.results.timeline import RunTimeline
 
@@ -24,8 +26,10 @@ class ReportRow:
     Attributes:
         name: short and unique among the trials of the report.
         verdict: of the numbers shown; None when nothing was measured.
-        counted: measurements behind `spreads`: the valid ones, or, when there is none, the suspect ones.
+        repeats: the measurements that count: the valid ones, or, when there is none, the suspect ones.
         spreads: by metric key, over the repeats that count.
+        pooled: percentiles over all their requests together; None where these are not to be had.
+        steady: the same without filling up and draining; None where there is no steady state.
         client_programs: which clients measured the repeats that count, with their versions.
         warmup_output_throughput: tokens/s of the warm-up, shown but never counted.
         notes: each reason of a verdict and each repeat left out, one sentence each.
@@ -36,11 +40,25 @@ class ReportRow:
     workload_index: int
     workload: Workload
     verdict: Verdict | None
-    counted: int
+    repeats: tuple[MeasurementRow, ...] = ()
     spreads: Mapping[str, Spread] = field(default_factory=dict)
+    pooled: Pooled | None = None
+    steady: Steady | None = None
     client_programs: tuple[str, ...] = ()
     warmup_output_throughput: float | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> int:
+        """How many measurements count."""
+        return len(self.repeats)
+
+    def value(self, metric: Metric) -> float | None:
+        """Return a metric's headline: a percentile over all requests, anything else the median repeat."""
+        if self.pooled is not None and metric.key in self.pooled.latencies:
+            return self.pooled.latencies[metric.key]
+        found = self.spreads.get(metric.key)
+        return found.median if found else None
 
     @property
     def failure(self) -> Failure | None:
@@ -70,6 +88,7 @@ class ReportRow:
 class Report:
     """A run, ready to be printed, written and drawn.
 
+    `pooled` are the percentiles of configurations that were started more than once, over all their requests.
     `timeline` is None for a run without one; `timeline_problem` says why it could not be read.
     """
 
@@ -77,6 +96,7 @@ class Report:
     rows: tuple[ReportRow, ...]
     trials: tuple[TrialRow, ...]
     measurements: tuple[MeasurementRow, ...]
+    pooled: Mapping[tuple[Config, Workload], Pooled] = field(default_factory=dict)
     timeline: RunTimeline | None = None
     timeline_problem: str = ""
 
@@ -90,16 +110,37 @@ class Report:
         return tuple(row for row in self.rows if row.workload == workload)
 
 
-def summarise(run: RunRow, trials: Iterable[TrialRow], measurements: Iterable[MeasurementRow]) -> Report:
-    """Given a run and all that belongs to it, return its report."""
+def summarise(
+    run: RunRow, trials: Iterable[TrialRow], measurements: Iterable[MeasurementRow], read: Reader = nothing
+) -> Report:
+    """Given a run and all that belongs to it, return its report.
+
+    `read` gives the requests of a measurement, None where they are not to be had.
+    """
     trials, measurements = tuple(trials), tuple(measurements)
     names = trial_names(trials)
     rows = tuple(
-        _row(names[trial.number], trial, index, measurements)
+        _row(names[trial.number], trial, index, measurements, read)
         for trial in trials
         for index in range(len(trial.workloads))
     )
-    return Report(run=run, rows=rows, trials=trials, measurements=measurements)
+    together = dict(_pooled_starts(rows, read))
+    return Report(run=run, rows=rows, trials=trials, measurements=measurements, pooled=together)
+
+
+def _pooled_starts(
+    rows: Iterable[ReportRow], read: Reader
+) -> Iterator[tuple[tuple[Config, Workload], Pooled]]:
+    """Yield the pooled percentiles of each configuration that several valid rows are about."""
+    groups: dict[tuple[Config, Workload], list[ReportRow]] = {}
+    for row in rows:
+        if row.valid and row.pooled is not None:
+            groups.setdefault((row.trial.config, row.workload), []).append(row)
+    for key, group in groups.items():
+        if len(group) > 1:
+            found = pooled([read(repeat) for row in group for repeat in row.repeats])
+            if found is not None:
+                yield key, found
 
 
 def trial_names(trials: Iterable[TrialRow]) -> dict[int, str]:
@@ -118,7 +159,9 @@ def trial_names(trials: Iterable[TrialRow]) -> dict[int, str]:
     return {number: one_line(name) for number, name in names.items()}
 
 
-def _row(name: str, trial: TrialRow, index: int, measurements: tuple[MeasurementRow, ...]) -> ReportRow:
+def _row(
+    name: str, trial: TrialRow, index: int, measurements: tuple[MeasurementRow, ...], read: Reader
+) -> ReportRow:
     here = (trial.number, index)
     own = [
         row
@@ -130,6 +173,8 @@ def _row(name: str, trial: TrialRow, index: int, measurements: tuple[Measurement
     by_verdict = {verdict: [row for row in finished if row.verdict is verdict] for verdict in Verdict}
     verdict = next((verdict for verdict in Verdict if by_verdict[verdict]), None)
     counted = by_verdict[verdict] if verdict in (Verdict.VALID, Verdict.SUSPECT) else []
+    samples = [read(row) for row in counted]
+    together = pooled(samples)
     spreads = {}
     for metric in METRICS:
         values = (metric.of(row.result) for row in counted)
@@ -142,11 +187,13 @@ def _row(name: str, trial: TrialRow, index: int, measurements: tuple[Measurement
         workload_index=index,
         workload=trial.workloads[index],
         verdict=verdict,
-        counted=len(counted),
+        repeats=tuple(counted),
         spreads=spreads,
+        pooled=together,
+        steady=steady(samples, trial.workloads[index]),
         client_programs=client_programs(counted),
         warmup_output_throughput=OUTPUT.of(warmups[-1].result) if warmups else None,
-        notes=_notes(own, counted) + _beside(trial),
+        notes=_notes(own, counted, together) + _beside(trial),
     )
 
 
@@ -165,9 +212,12 @@ def _beside(trial: TrialRow) -> tuple[str, ...]:
     return (f"measured while trial {numbers} ran on other GPUs of {one_line(trial.host, 60)} (--pack)",)
 
 
-def _notes(own: list[MeasurementRow], counted: list[MeasurementRow]) -> tuple[str, ...]:
+def _notes(
+    own: list[MeasurementRow], counted: list[MeasurementRow], together: Pooled | None
+) -> tuple[str, ...]:
     """Return each different reason once, with the measurements that it is about."""
     about: dict[str, list[str]] = {}
+    enough = together is not None and together.requests >= thresholds().p99_samples
     for row in own:
         which = f"repeat {row.repeat}" if row.kind is MeasurementKind.MEASURE else "warm-up"
         if not row.finished:
@@ -177,7 +227,8 @@ def _notes(own: list[MeasurementRow], counted: list[MeasurementRow]) -> tuple[st
         # A warm-up is short on purpose: only that it failed is worth a word.
         if row.kind is MeasurementKind.WARMUP and row.verdict is not Verdict.INVALID:
             continue
-        for reason in row.reasons:
+        settled = [found.text for found in row.findings if found.rule == "percentile-samples" and enough]
+        for reason in (reason for reason in row.reasons if reason not in settled):
             text = f"{reason} ({row.verdict}, left out)" if left_out else reason
             about.setdefault(one_line(text, 200), []).append(which)
     return tuple(f"{', '.join(which)}: {reason}" for reason, which in about.items())

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from fleetbench.errors import one_line
 from fleetbench.model import Step, TrialState
 from fleetbench.report.files import read_report
-from fleetbench.report.finding import ranked
+from fleetbench.report.finding import not_distinguishable
+from fleetbench.report.groups import ranked_groups
 from fleetbench.report.metrics import OUTPUT
 from fleetbench.report.summary import Report
 from fleetbench.report.timeline import shares
@@ -25,7 +26,7 @@ WIDTH = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The fastest valid configuration of a workload; `near` others lie within its spread."""
+    """The fastest valid configuration of a workload; `near` others are not known to be slower."""
 
     workload: str
     name: str
@@ -55,7 +56,7 @@ class Closing:
 
 def closing(store: Store, run_id: str) -> Closing:
     """Return what there is to say about a run as the store and its timeline have it."""
-    report = read_report(store, run_id)
+    report = read_report(store, run_id, requests=False)
     periods = report.timeline.periods if report.timeline is not None else ()
     return close(report, seconds_by_step(worked(periods)))
 
@@ -95,7 +96,7 @@ def lines(found: Closing) -> list[str]:
     text = [f"run {found.run} ({found.state}{': ' + found.note if found.note else ''})"]
     text.append(f"  trials   {total}: {counts}")
     for best in found.best[:MOST_BEST]:
-        near = f", {best.near} more within its spread" if best.near else ""
+        near = f", {best.near} more not distinguishable" if best.near else ""
         text.append(f"  best     {best.name}: {best.tokens_per_s:,.0f} output tok/s{near} ({best.workload})")
     if len(found.best) > MOST_BEST:
         text.append(f"  best     of {len(found.best) - MOST_BEST} more workloads: see the report")
@@ -124,7 +125,7 @@ def as_summary(found: Closing) -> dict[str, object]:
                 "workload": best.workload,
                 "configuration": best.name,
                 "output_tokens_per_s": round(best.tokens_per_s, 3),
-                "within_its_spread": best.near,
+                "not_distinguishable": best.near,
             }
             for best in found.best
         ],
@@ -138,13 +139,12 @@ def as_summary(found: Closing) -> dict[str, object]:
 
 def _best(report: Report) -> Iterator[Best]:
     for workload in report.workloads:
-        order = ranked(report.of_workload(workload), OUTPUT)
-        if not order:
-            continue
-        first = order[0].spreads[OUTPUT.key]
-        yield Best(
-            workload=workload.label,
-            name=one_line(order[0].name),
-            tokens_per_s=first.median,
-            near=sum(first.overlaps(row.spreads[OUTPUT.key]) for row in order[1:]),
-        )
+        rows = report.of_workload(workload)
+        order = ranked_groups(report, rows, OUTPUT)
+        if order:
+            yield Best(
+                workload=workload.label,
+                name=one_line(order[0].name),
+                tokens_per_s=order[0].value(OUTPUT) or 0.0,
+                near=len(not_distinguishable(report, rows, OUTPUT)),
+            )

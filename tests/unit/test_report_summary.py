@@ -9,25 +9,14 @@ from report_rows import CLOSED, SMALL, TOO_LITTLE_MEMORY, measurement, repeats, 
 
 from fleetbench.model import Config, TrialState
 from fleetbench.report.finding import finding
+from fleetbench.report.groups import grouped
 from fleetbench.report.metrics import METRICS, OUTPUT
 from fleetbench.report.summary import Report, summarise
 from fleetbench.results.rows import MeasurementKind, MeasurementState, Verdict
-from fleetbench.results.statistics import spread
 from fleetbench.results.values import BenchResult
 
 TP1, TP2, DP2 = Config(tp=1), Config(tp=2), Config(dp=2)
 TTFT = next(metric for metric in METRICS if metric.key == "median_ttft_ms")
-
-
-def test_a_spread_is_median_range_and_variation() -> None:
-    found = spread([30.0, 10.0, 20.0])
-    assert found is not None
-    assert (found.median, found.minimum, found.maximum, found.count) == (20.0, 10.0, 30.0, 3)
-    assert found.cv_percent == pytest.approx(50.0)
-    assert spread([]) is None
-    single = spread([5.0])
-    assert single is not None
-    assert single.cv_percent is None
 
 
 def test_a_row_is_the_median_of_the_valid_repeats_and_shows_the_warm_up() -> None:
@@ -127,24 +116,72 @@ def compared(*outputs: tuple[float, ...]) -> Report:
 
 def test_a_clear_best_is_named_with_its_lead() -> None:
     report = compared((100, 101, 102), (200, 201, 202), (150, 151, 152))
-    expected = "tp=2 dp=1 has the highest output throughput: 201.0 tok/s, 33 % above tp=1 dp=2"
+    expected = "tp=2 dp=1 has the highest output throughput: 201.0 tok/s, faster than tp=1 dp=2 by 33–34 %"
     assert finding(report, OUTPUT) == expected
-    expected = "tp=2 dp=1 has the lowest median time to first token: 497.5 ms, 25 % below tp=1 dp=2"
+    expected = (
+        "tp=2 dp=1 has the lowest median time to first token: 497.5 ms, shorter than tp=1 dp=2 by 24.6–25.2 %"
+    )
     assert finding(report, TTFT) == expected
 
 
-def test_ranges_that_overlap_give_no_winner() -> None:
-    report = compared((100, 110, 120), (105, 115, 125))
+def test_noise_gives_no_winner_and_says_what_would_find_one() -> None:
+    report = compared((100, 120, 110), (125, 115, 105))
     assert finding(report, OUTPUT) == (
-        "No clear best output throughput: tp=2 dp=1 and tp=1 dp=1 lie within each other's spread,"
-        " at 115.0 tok/s"
+        "No clear best output throughput: tp=2 dp=1 and tp=1 dp=1, at 115.0 tok/s,"
+        " are not distinguishable at this noise: 5 more repeats would show 20 %"
     )
+    report = compared((100, 120, 110), (125, 115, 105), (108, 119, 102))
+    assert "tp=2 dp=1 and 2 others, at 115.0 tok/s, are not distinguishable" in finding(report, OUTPUT)
+
+
+def test_ranges_that_overlap_may_differ_when_each_seed_says_the_same() -> None:
+    report = compared((100, 110, 120), (105, 115, 125))
+    assert finding(report, OUTPUT).endswith("115.0 tok/s, faster than tp=1 dp=1 by 4–6 %")
+
+
+def test_equal_seeds_of_different_clients_are_no_pairs() -> None:
+    rows = [*repeats(1, 100, 110, 120)]
+    rows += [replace(row, client_program="rust") for row in repeats(2, 105, 115, 125)]
+    report = summarise(run(), [trial(1, TP1), trial(2, TP2)], rows)
+    assert "are not distinguishable at this noise" in finding(report, OUTPUT)
+
+
+def test_a_difference_too_small_to_matter_wins_nothing() -> None:
+    report = compared((100.0, 100.1, 99.9), (100.3, 100.4, 100.2))
+    assert finding(report, OUTPUT) == (
+        "No clear best output throughput: tp=2 dp=1 and tp=1 dp=1 are within 1 %, at 100.3 tok/s"
+    )
+
+
+def test_a_small_difference_between_servers_that_were_started_once_is_told_with_that() -> None:
+    report = compared((100.0, 100.1, 99.9), (102.0, 102.1, 101.9))
+    assert finding(report, OUTPUT) == (
+        "tp=2 dp=1 has the highest output throughput: 102.0 tok/s, faster than tp=1 dp=1 by 2.0 %"
+        " (one start each, which may be all that differs)"
+    )
+
+
+def test_starts_of_one_configuration_are_one_group_whose_noise_decides() -> None:
+    trials = [trial(number, TP1) for number in (1, 2, 3)] + [trial(number, TP2) for number in (4, 5, 6)]
+    starts = ((100, 101, 99), (110, 111, 109), (90, 91, 89), (104, 105, 103), (114, 115, 113), (94, 95, 93))
+    rows = [row for number, values in enumerate(starts, start=1) for row in repeats(number, *values)]
+    report = summarise(run(), trials, rows)
+    assert finding(report, OUTPUT) == (
+        "No clear best output throughput: tp=2 dp=1 and tp=1 dp=1, at 104.0 tok/s,"
+        " are not distinguishable at this noise: 3 more starts would show 20 %"
+    )
+    first, second = grouped(report, report.rows)
+    spread = first.spread(OUTPUT)
+    assert spread is not None
+    assert (first.name, second.name, spread.starts, spread.count) == ("tp=1 dp=1", "tp=2 dp=1", 3, 9)
+    assert spread.within_percent == pytest.approx(1.0, abs=0.05)
+    assert spread.between_percent == pytest.approx(10.0, abs=0.2)
 
 
 def test_a_single_run_each_claims_no_more_than_it_knows() -> None:
     assert finding(compared((100,), (200,)), OUTPUT) == (
         "tp=2 dp=1 measured highest output throughput: 200.0 tok/s, 100 % above tp=1 dp=1"
-        " (one run, spread unknown)"
+        " (measured once: the noise is unknown)"
     )
 
 
