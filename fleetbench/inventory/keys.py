@@ -201,6 +201,7 @@ def sweep_keys(
         "serve_args": serve_args,
         "variants": variants,
         "workload": workload,
+        "starts": whole(1, 100),
         "repeats": whole(1, 1000),
         "seed": whole(0, 2**31 - 1),
         "ready_timeout_s": number(1, 7 * day_s, unit="seconds"),

@@ -87,13 +87,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A named sweep of the inventory: configurations × workloads × repeats.
+    """A named sweep of the inventory: configurations × starts × workloads × repeats.
 
     Attributes:
         parallel: `"all"` (every tp×dp that the host's GPUs allow), `"all+units"` (and every tp×units), names
             of strategies (`"tp"`, `"dp"`, `"pp"`, `"units"`: all GPUs that one way), or configurations.
         builds: builds of the inventory that serve; empty: each host's own.
         serve_args: one axis for each flag that varies; variants: one more, of whole argument lists.
+        starts: servers that are started of each configuration, each measured like the first.
         stall_timeout_s: of a server that does no work while requests wait, until it is given up.
         lease_s: after the controller was last heard of, until a host gives production back by itself.
         patience_s: a host that has not answered for so long is lost.
@@ -106,6 +107,7 @@ class Sweep:
     serve_args: tuple[tuple[Choice, ...], ...] = ()
     variants: tuple[Choice, ...] = ()
     workloads: tuple[Workload, ...] = (Workload(),)
+    starts: int = 1
     repeats: int = 3
     seed: int = 1
     ready_timeout_s: float = 1800

@@ -43,7 +43,8 @@ _RULES: Mapping[str, Rule] = {
 def implied(failed: Config, failure: Failure, other: Config) -> bool:
     """Given a configuration that failed and why, say whether `other` must fail on the same host too.
 
+    Another start of the same configuration must, where the cause implies anything.
     Source of the memory rule: weights and KV cache of a GPU shrink with tp and grow with the context length.
     """
     rule = _RULES.get(failure.kind)
-    return rule is not None and other != failed and rule(failed, other)
+    return rule is not None and rule(failed, other)

@@ -103,7 +103,8 @@ def trials(
     *,
     expected_s: Callable[[Config, Place], float] = _alike,
 ) -> tuple[Trial, ...]:
-    """Given the places, return the trials in order, numbered from 1.
+    """Given the places, return the trials in order, numbered from 1: each configuration once, then again for
+    each further start.
 
     Trials of one kind of host are dealt out the longest first. Who really does a trial shows when a host
     takes it: the plan holds as far as everything takes as long as expected.
@@ -111,7 +112,7 @@ def trials(
     found: list[Trial] = []
     for kind in dict.fromkeys(place.kind for place in places):
         alike = [place for place in places if place.kind == kind]
-        configs = candidates(sweep, model, len(alike[0].gpus.indices))
+        configs = candidates(sweep, model, len(alike[0].gpus.indices)) * sweep.starts
         spans = longest_first([expected_s(config, alike[0]) for config in configs], [0.0] * len(alike))
         for config, span in zip(configs, spans, strict=True):
             place = alike[span.lane]

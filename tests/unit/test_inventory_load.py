@@ -169,6 +169,7 @@ max_model_len = 2048
 [sweeps.explicit]
 parallel = [{ tp = 2, ep = true }, { tp = 1, dp = 2, units = 2, max_model_len = 1024, serve_args = ["--x"] }]
 max_model_len = [2048, 4096, 2048]
+starts = 2
 repeats = 5
 seed = 7
 ready_timeout_s = 60
@@ -189,6 +190,7 @@ extra_args = ["--burstiness", "0.5"]
         Config(tp=1, dp=2, units=2, max_model_len=1024, serve_args=("--x",)),
     )
     assert (explicit.max_model_len, explicit.repeats, explicit.seed) == ((2048, 4096), 5, 7)
+    assert (explicit.starts, plain.starts) == (2, 1)
     assert explicit.ready_timeout_s == 60
     assert [(load.output_len, load.max_concurrency) for load in explicit.workloads] == [
         (8, 1),

@@ -68,6 +68,13 @@ def test_hosts_of_one_kind_share_the_trials_and_others_do_all() -> None:
     ]
 
 
+def test_each_configuration_is_tried_once_before_any_is_started_again() -> None:
+    place = Place.of(HOST, facts())
+    sweep = Sweep(name="s", parallel=(Config(), Config(tp=2)), starts=2)
+    found = trials(sweep, MODEL, [place])
+    assert [(t.number, t.config.tp) for t in found] == [(1, 1), (2, 2), (3, 1), (4, 2)]
+
+
 def test_a_trial_that_needs_more_gpus_than_there_are_gets_all_of_them() -> None:
     assert gpu_set(Config(tp=8), GpuSet((0, 1))) == GpuSet((0, 1))
 

@@ -27,7 +27,12 @@ def test_what_does_not_fit_at_tp_2_and_32k_fits_neither_at_tp_1_nor_longer(kind:
     assert not implied(failed, why, Config(tp=1, dp=2, max_model_len=32768))
     assert not implied(failed, why, Config(tp=1, max_model_len=65536, serve_args=("--x",)))
     assert not implied(failed, why, Config(tp=1))
-    assert not implied(failed, why, failed)
+
+
+def test_another_start_of_what_cannot_work_cannot_either() -> None:
+    failed = Config(tp=2, max_model_len=32768)
+    assert implied(failed, failure("gpu-out-of-memory"), failed)
+    assert not implied(failed, failure("port-taken"), failed)
 
 
 def test_heads_that_cannot_be_divided_rule_out_that_tp_only() -> None:
