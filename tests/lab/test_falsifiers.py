@@ -149,17 +149,34 @@ def test_tokens_that_the_servers_counters_do_not_know(known: Fleet) -> None:
     finding(row, "server-tokens")
 
 
-def test_a_second_server_that_shares_the_port(known: Fleet) -> None:
+def second_server(fleet: Fleet) -> None:
+    """Start another server on the port of the service, as vLLM up to 0.24 lets anybody do."""
+    command = f"{VENV}/bin/vllm serve known/clean --port 8001"
+    fleet.on(HOST, f"systemd-run --quiet --unit=foreign --uid=vllm --setenv=KNOWN_TTFT_S=0.03 {command}")
+    until(lambda: "startup complete" in fleet.on(HOST, "journalctl -u foreign -o cat --no-pager"))
+
+
+def test_a_second_server_that_comes_to_share_the_port(known: Fleet) -> None:
     known.deploy("clean")
-    other = f"{VENV}/bin/vllm serve known/clean --port 8001"
-    name = json.dumps(known.model_on(HOST))
-    assert name == '"known/clean"'
-    known.on(HOST, f"systemd-run --quiet --unit=foreign --uid=vllm --setenv=KNOWN_TTFT_S=0.03 {other}")
-    until(lambda: "startup complete" in known.on(HOST, "journalctl -u foreign -o cat --no-pager"))
-    known.invoke(*BENCH)
+    running = known.begin(*BENCH, "--num-prompts", "320")
+    running.wait_for("/320 requests")
+    second_server(known)
+    running.done()
     (row,) = measured(known)
     assert row.verdict is Verdict.INVALID
     assert finding(row, "second-listener").verdict is Verdict.INVALID
+    assert known.on(HOST, "systemctl is-active foreign") == "active"
+
+
+def test_a_second_server_that_shares_the_port_is_named_before_anything_is_measured(known: Fleet) -> None:
+    known.deploy("clean")
+    second_server(known)
+    done = known.invoke(*BENCH)
+    assert done.status == 1
+    (error,) = done.errors
+    assert "port 8001 is held by pid" in error
+    assert "foreign.service" in error
+    assert measured(known) == ()
 
 
 def test_a_version_that_is_switched_in_the_middle_of_a_sweep(known: Fleet) -> None:
