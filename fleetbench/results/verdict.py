@@ -178,6 +178,7 @@ def _of_both(case: Case, limits: Thresholds) -> Iterator[Finding]:
 def _of_ours(case: Case, limits: Thresholds) -> Iterator[Finding]:
     yield from client.starved(case, limits)
     yield from client.added(case, limits)
+    yield from client.first_token(case, limits)
     yield from client.send_rate(case, limits)
     yield from stalls.drift(case, limits)
     yield from repeats.repeated_seed(case)

@@ -125,6 +125,15 @@ def test_a_python_client_without_cpu_to_spare_is_the_limit(
     assert ("client-bound" in rules(judgement)) is (program != "rust" and cores > 0.9)
 
 
+def test_a_first_token_that_the_client_sees_late_is_said_beyond_2_ms_and_2_percent() -> None:
+    def said(seen_ms: float, served_ms: float) -> list[Verdict]:
+        judgement = judged(report(ttft_ms=seen_ms), telemetry={"ttft_s_mean": served_ms / 1000})
+        return [one.verdict for one in judgement.findings]
+
+    assert said(51.9, 50) == said(408, 400) == said(390, 400) == said(400, 0) == []
+    assert said(52.1, 50) == said(408.5, 400) == [Verdict.VALID]
+
+
 def test_a_client_that_takes_twice_the_servers_time_is_part_of_the_measurement() -> None:
     def with_server(seconds: float) -> list[Verdict]:
         parts = {"queue_s_mean": 0.0, "prefill_s_mean": 0.1, "decode_s_mean": seconds - 0.1}

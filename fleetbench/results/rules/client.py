@@ -61,6 +61,27 @@ def added(case: Case, limits: Thresholds) -> Iterator[Finding]:
     )
 
 
+def first_token(case: Case, limits: Thresholds) -> Iterator[Finding]:
+    """What the client, and the way to it, add to the server's own time to the first token.
+
+    It shows first there: many streams that begin together are read one after the other, and later tokens of
+    each are late by the same.
+    """
+    seen, own = case.latency("mean_ttft_ms"), case.measured("ttft_s_mean")
+    if seen is None or not own:
+        return
+    served = own * 1000
+    more = seen - served
+    if more > max(limits.ttft_said_ms, limits.ttft_said * served):
+        yield Finding(
+            rule="client-bound",
+            verdict=Verdict.VALID,
+            text=f"TTFT is {seen:,.1f} ms on average by the client and {served:,.1f} ms by the server:"
+            " the rest is the client's own, or the way to it",
+            numbers={"mean_ttft_ms": seen, "server_ttft_ms": served, "added_ms": more},
+        )
+
+
 def send_rate(case: Case, limits: Thresholds) -> Iterator[Finding]:
     """Requests that were sent later than the rate asks, where no limit of open requests holds them back."""
     asked, samples = case.asked, case.samples

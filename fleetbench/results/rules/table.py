@@ -73,6 +73,8 @@ class Thresholds:
     client_added_ms: float
     client_said: float
     client_said_ms: float
+    ttft_said: float
+    ttft_said_ms: float
     send_lag: float
     offered: float
     server_tokens: float
