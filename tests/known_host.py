@@ -45,7 +45,7 @@ def model_toml(name: str, repo: str, known: Mapping[str, float | str]) -> str:
     """Return the inventory's table of a model that is served by a schedule, `KNOWN_…` in lower case."""
     variables = {"record": RECORD, "version_file": VERSION_FILE, **known}
     env = "".join(f'env.KNOWN_{key.upper()} = "{value}"\n' for key, value in variables.items())
-    return f'\n[models.{name}]\nrepo = "{repo}"\nmax_model_len = 1024\n{env}'
+    return f'\n[models.{name}]\nrepo = "{repo}"\nmax_model_len = 128\n{env}'
 
 
 def write_tokenizer(directory: Path) -> None:

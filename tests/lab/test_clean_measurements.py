@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from falsified import HOST, clean, known_fleet, measured
+from falsified import HOST, REMARKS, clean, known_fleet, measured
 from standin_host import Fleet
 
 from fleetbench.results.rows import Verdict
 
 LOAD = ("--num-prompts", "40", "--concurrency", "4", "--input-len", "32", "--output-len", "16")
-# What every run of this size is told, sound or not: no alarm.
-REMARKS = {"percentile-samples"}
 
 
 @pytest.fixture(scope="module")
