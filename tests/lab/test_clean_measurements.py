@@ -23,7 +23,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def test_fifty_clean_runs_give_no_false_alarm(known: Fleet) -> None:
-    done = known.invoke("bench", "--hosts", HOST, *LOAD, "--repeats", "50", timeout_s=400)
+    done = known.invoke("bench", "--hosts", HOST, *LOAD, "--repeats", "50", timeout_s=900)
     assert done.status == 0, done.err
     rows = measured(known)
     assert len(rows) == 50
