@@ -24,6 +24,7 @@ _MIB_PER_GIB = 1024
 _USUAL_SHARE = 0.99
 _MOST_GPUS = 1024
 _BFLOAT16_FROM = (8, 0)
+_MAKERS = frozenset({"nvidia", "amd", "instinct", "tesla"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,13 @@ class Card:
     bandwidth_gb_s: float
     tflops: float
     link_gb_s: float
+    fp8_tflops: float
+    fp4_tflops: float
+    int8_tops: float
+    most_bandwidth_gb_s: float
+    most_tflops: float
+    cache_mib: float
+    power_w: float
     vendor: str = "nvidia"
 
 
@@ -52,10 +60,7 @@ def facts_from_words(text: str) -> HostFacts:
     """Given `8x H100 80GB`, return facts of a host that has nothing but these GPUs. UsageError otherwise."""
     match = re.fullmatch(r"\s*(\d{1,4})\s*[x×*]?\s*([A-Za-z].{0,80})", text)
     count = int(match[1]) if match is not None else 0
-    words = re.findall(r"[a-z0-9.]+", match[2].lower()) if match is not None else []
-    for maker in ("nvidia", "amd", "instinct", "tesla"):
-        words = [word for word in words if word != maker]
-    card = next((one for one in catalogue() if words and set(words) <= set(one.words)), None)
+    card = card_named(match[2]) if match is not None else None
     if card is None or not 1 <= count <= _MOST_GPUS:
         known = ", ".join(dict.fromkeys(one.words[0] + " " + one.words[1] for one in catalogue()))
         raise UsageError(
@@ -132,6 +137,14 @@ def card_of(gpu: Gpu) -> Card | None:
         if alike and card.vendor == gpu.vendor and set(card.words[:1]) <= set(_words(gpu.name)):
             return card
     return None
+
+
+def card_named(text: str) -> Card | None:
+    """Return the first row of the catalogue that has all words of a name: `H100 80GB`, `NVIDIA H200`; None
+    when there is none, and None for a name that says nothing."""
+    words = {word for word in _words(text[:200]) if word not in _MAKERS}
+    exact = (one for one in catalogue() if one.name.lower() == text.strip().lower())
+    return next(exact, None) or next((one for one in catalogue() if words and words <= set(one.words)), None)
 
 
 def _visible(gpu: Gpu) -> float:

@@ -132,7 +132,7 @@ def estimate(
 def kv_bytes_per_token(architecture: Architecture, config: Config, arguments: ServeArguments) -> int:
     """Return the bytes that one token takes on the fullest GPU, when no layer forgets."""
     layers = largest_stage(architecture.cached_layers or architecture.layers, config.pp)
-    return max(1, layers * _layer_bytes(architecture, config, arguments))
+    return max(1, layers * kv_layer_bytes(architecture, config, arguments))
 
 
 def kv_bytes(
@@ -145,7 +145,7 @@ def kv_bytes(
     kept = min(tokens, (architecture.window or tokens) + at_once)
     part = largest_stage(cached, config.pp) / cached
     whole = (cached - sliding) * tokens + sliding * kept
-    return max(1, int(part * whole * _layer_bytes(architecture, config, arguments)))
+    return max(1, int(part * whole * kv_layer_bytes(architecture, config, arguments)))
 
 
 def overhead_of(budget_gib: float, weights_gib: float, kv_gib: float) -> float:
@@ -153,7 +153,8 @@ def overhead_of(budget_gib: float, weights_gib: float, kv_gib: float) -> float:
     return budget_gib - weights_gib - kv_gib
 
 
-def _layer_bytes(architecture: Architecture, config: Config, arguments: ServeArguments) -> int:
+def kv_layer_bytes(architecture: Architecture, config: Config, arguments: ServeArguments) -> int:
+    """Return the bytes of one token's keys and values in one layer, on one of the GPUs that share it."""
     size = 1 if arguments.kv_cache_dtype.startswith(("fp8", "int8", "nvfp4")) else 2
     if architecture.dtype == "float32" and not (arguments.dtype or arguments.kv_cache_dtype):
         size = 2  # vLLM's dtype "auto" makes 16 bit of 32

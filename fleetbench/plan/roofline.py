@@ -1,7 +1,8 @@
 """How long a trial's steps take, guessed from weights, disk and GPU: for want of anything measured.
 
-A step of the engine takes as long as reading the weights it touches or as its arithmetic, whichever is
-longer, and the host's own work for each sequence. `data/durations.toml` says where its figures come from.
+A step of the engine takes as long as reading the weights it touches or as its arithmetic (`work` has both),
+whichever is longer, and the host's own work for each sequence. `data/durations.toml` says where its figures
+come from.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fleetbench.model import Config, Device, Host, Workload
 from fleetbench.plan.architecture import Architecture
 from fleetbench.plan.hardware import card_of
 from fleetbench.plan.weights import GIB, count
+from fleetbench.plan.work import Work, expert_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +59,23 @@ class Shape:
         if architecture is None:
             usual = _usual("model")
             return cls(weights_gib=usual["weights_gib"], layers=usual["layers"], known=False)
-        weights, experts = count(architecture), architecture.experts
+        weights = count(architecture)
         return cls(
             weights_gib=weights.total / GIB,
             layers=architecture.layers,
             experts_gib=weights.experts / GIB,
-            experts_share=experts.per_token / experts.count if experts else 1.0,
+            experts_share=expert_share(architecture),
+        )
+
+    @property
+    def work(self) -> Work:
+        """What a token costs all GPUs together; as if each weight had 16 bit, context not counted."""
+        dense, experts = (self.weights_gib - self.experts_gib) * GIB, self.experts_gib * GIB
+        return Work(
+            dense_bytes=dense,
+            expert_bytes=experts,
+            expert_share=self.experts_share,
+            token_flop=dense + experts * self.experts_share,  # two operations for two bytes
         )
 
 
@@ -136,16 +149,15 @@ class Guess:
 
     def _step_s(self, config: Config, batch: int) -> float:
         """Return the time of one step that gives each of `batch` sequences a token."""
-        table, shape = self.machine.table, self.shape
-        touched = min(1.0, batch * shape.experts_share)
-        read_gb = (shape.weights_gib - shape.experts_gib * (1 - touched)) * GIB / 1e9
-        reading = read_gb / (self.machine.bandwidth_gb_s * self._gpus(config))
+        table = self.machine.table
+        reading = self.shape.work.weight_bytes(batch) / (
+            self.machine.bandwidth_gb_s * 1e9 * self._gpus(config)
+        )
         return max(reading, self._work_s(config, batch)) + table.sequence_s * batch + table.step_s
 
     def _work_s(self, config: Config, tokens: int) -> float:
-        """Return the time of the arithmetic of so many tokens: two operations for two bytes of weights."""
-        active_gib = self.shape.weights_gib - self.shape.experts_gib * (1 - self.shape.experts_share)
-        operations = active_gib * GIB * tokens
+        """Return the time of the arithmetic of so many tokens."""
+        operations = self.shape.work.token_flop * tokens
         return operations / (self.machine.tflops * 1e12 * self.machine.table.share * self._gpus(config))
 
     def _gpus(self, config: Config) -> int:
