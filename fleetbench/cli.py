@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("fleetbench.commands.importing:import_", "Import and judge figures that others measured."),
     "inventory": ("fleetbench.commands.inventory:inventory", "Check and expand the inventory."),
     "plan": ("fleetbench.commands.plan:plan", "Say which configurations of a sweep can work on a host."),
+    "ceiling": ("fleetbench.commands.ceiling:ceiling", "Compute how fast a model can be on given GPUs."),
     "runs": ("fleetbench.commands.runs:runs", "List and show stored runs."),
     "report": ("fleetbench.commands.report:report", "Report on a run: tables, charts, Markdown, CSV."),
     "explain": ("fleetbench.commands.explain:explain", "Say why a server failed to start, from its journal."),

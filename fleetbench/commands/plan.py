@@ -155,7 +155,7 @@ def _host(inventory: Inventory, model: Model, facts: HostFacts, version: str) ->
 
 
 def _architecture(model: Model, file: str) -> Architecture:
-    return read_saved_config(Path(file) if file else _saved_config(model))
+    return read_saved_config(Path(file) if file else saved_config(model.repo))
 
 
 def read_saved_config(config: Path) -> Architecture:
@@ -170,20 +170,21 @@ def read_saved_config(config: Path) -> Architecture:
     )
 
 
-def _saved_config(model: Model) -> Path:
-    """Where this machine has the model's config.json: its directory, or the Hugging Face cache."""
-    if model.repo.startswith("/"):
-        places = [Path(model.repo) / "config.json"]
+def saved_config(repo: str) -> Path:
+    """Return where this machine has a model's config.json: its directory, or the Hugging Face cache.
+    Unreadable when it has none."""
+    if repo.startswith("/"):
+        places = [Path(repo) / "config.json"]
     else:
         home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface").expanduser()
         cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-        snapshots = cache / f"models--{model.repo.replace('/', '--')}" / "snapshots"
+        snapshots = cache / f"models--{repo.replace('/', '--')}" / "snapshots"
         places = sorted(snapshots.glob("*/config.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     for place in places:
         if place.is_file():
             return place
     raise Unreadable(
-        f"this machine has no config.json of {one_line(model.repo, 100)}",
+        f"this machine has no config.json of {one_line(repo, 100)}",
         next_step="copy it from a host that has the model, and give it with --config FILE",
     )
 

@@ -131,7 +131,8 @@ def _cuda(
 def card_of(gpu: Gpu) -> Card | None:
     """Return the row of the catalogue that a GPU is; None when it is not there."""
     total = gpu.memory_mib or 0
-    for card in catalogue():
+    # The name alone tells cards apart that have as much memory: SXM and PCIe.
+    for card in sorted(catalogue(), key=lambda card: card.name != gpu.name):
         # The same card is 16160 or 16384 MiB to different drivers; torch sees the same of it.
         alike = abs(card.memory_mib - total) <= total * 0.015
         if alike and card.vendor == gpu.vendor and set(card.words[:1]) <= set(_words(gpu.name)):

@@ -53,6 +53,7 @@ MATRIX: dict[str, str] = {
     "inventory/": "errors model/",
     "results/": "errors model/",
     "report/": "errors model/ results/ telemetry/ whole_file",
+    "ceiling/": "errors facts/ model/ plan/ releases results/ vllm_features",
     # what acts on hosts
     "transport/": "errors inventory/ model/ transport.base",
     "audit": "errors",
@@ -70,7 +71,7 @@ MATRIX: dict[str, str] = {
     "lab/": "errors lock resolution whole_file",
     # the edge
     "console": "errors",
-    "commands/": "console errors facts/ failures inventory/ model/ plan/ report/ results/ whole_file",
+    "commands/": "ceiling/ console errors facts/ failures inventory/ model/ plan/ report/ results/ whole_file",
     "cli": "console errors",
     "__main__": "cli",
     "verbs/": "apply audit bench/ bench_program commands/ console deploy errors facts/ fleet inventory/ lab/"

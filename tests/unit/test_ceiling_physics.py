@@ -28,7 +28,7 @@ SOLD = {
     "MI210": 64,
     "B200": 180,
 }
-# Weights and operations as that table rounds them; operations of attention are 4 × layers × heads × head width.
+# Weights and operations as that table rounds them; attention has 4 × layers × heads × head width.
 MODELS = {
     "llama": (
         Work(dense_bytes=16.06e9, kv_bytes=131_072, token_flop=16.06e9, attention_flop=4 * 32 * 4096),
