@@ -252,7 +252,8 @@ def _judge(
     said: list[str] = list(task.notes)
     if left.result != "timeout" and block is None:
         said += [*unread, *last_words(left)]
-    seen = witness.after(row, block.result if block else None)
+    told = replace(row, client_program=left.program or "")
+    seen = witness.after(told, block.result if block else None)
     judged = judge(
         block.result if block else None,
         task.workload,

@@ -5,13 +5,15 @@ Values in, one word and one sentence out. Where nothing was sampled that could t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from fleetbench.ceiling.limits import BANDWIDTH, COMPUTE, LINK, Ceiling
 from fleetbench.results.rows import Json
+
+# Nothing that is sampled has larger numbers; it also keeps out what is not finite.
+_LARGEST = 1e18
 
 
 class Binding(StrEnum):
@@ -119,7 +121,7 @@ class _Seen:
 
     def __getitem__(self, name: str) -> float | None:
         value = self._telemetry.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LARGEST:
             return None
         return float(value)
 

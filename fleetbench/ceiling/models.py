@@ -25,6 +25,11 @@ def known() -> tuple[str, ...]:
     return tuple(row["names"][0] for row in _rows())
 
 
+def is_counted(kind: str) -> bool:
+    """Whether the work of models of this `model_type` is known to be what is counted."""
+    return kind in _data()["counted_kinds"]
+
+
 @cache
 def _table() -> Mapping[str, Architecture]:
     found: dict[str, Architecture] = {}
@@ -34,7 +39,11 @@ def _table() -> Mapping[str, Architecture]:
     return found
 
 
+def _rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = _data()["model"]
+    return rows
+
+
 @cache
-def _rows() -> tuple[dict[str, Any], ...]:
-    data = tomllib.loads((resources.files("fleetbench") / "data" / "models.toml").read_text("utf-8"))
-    return tuple(data["model"])
+def _data() -> dict[str, Any]:
+    return tomllib.loads((resources.files("fleetbench") / "data" / "models.toml").read_text("utf-8"))

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -209,7 +208,7 @@ def _part(value: float, whole: float) -> float:
 def _positive(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and 0 < value < 1e18 else None
+    return float(value) if 0 < value < 1e18 else None
 
 
 def _share(value: object) -> float | None:

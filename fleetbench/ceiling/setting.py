@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fleetbench.ceiling.limits import Ceiling, Load, Peaks, ceiling, least_token_s, strict_output_tps
+from fleetbench.ceiling.models import is_counted
 from fleetbench.ceiling.peaks import most, peaks, precision
 from fleetbench.errors import FleetbenchError, UsageError, one_line
 from fleetbench.model import Config
@@ -119,6 +120,8 @@ class Setting:
 
     def _unknowns(self) -> Iterator[str]:
         yield from self.architecture.notes
+        if not is_counted(self.architecture.kind):
+            yield f"what a token of a {one_line(self.architecture.kind, 40)} model costs is not known"
         stored = self.architecture.quantisation
         if stored is not None and stored.bits >= 16:
             yield f"how {one_line(stored.method, 40)} stores weights is not known"

@@ -25,6 +25,7 @@ from fleetbench.service.metrics import Reading, read
 from fleetbench.sweep import sampling
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.holders import intruders
+from fleetbench.sweep.nearness import Nearness
 from fleetbench.sweep.own_prefixes import prompts_of
 from fleetbench.sweep.proof import findings
 from fleetbench.sweep.sampling import Sampled
@@ -66,6 +67,7 @@ class CounterWitness:
     bench: Bench
     _sampled: list[Sampled] = field(default_factory=list)
     _vocabulary: list[int | None] = field(default_factory=list)
+    _nearness: list[Nearness] = field(default_factory=list)
 
     def outlived(self, row: MeasurementRow) -> bool:
         """True when the counters of this attempt are those of an earlier server."""
@@ -98,7 +100,8 @@ class CounterWitness:
             servers=len(self._endpoints()),
         )
         telemetry = self._telemetry(row, result)
-        return Seen(findings=(*found, *self._intruders()), telemetry=telemetry)
+        ceiling = self._ceilings().of(row, result, telemetry)
+        return Seen(findings=(*found, *self._intruders()), telemetry=telemetry, ceiling=ceiling)
 
     def forget(self, row: MeasurementRow, *, keep: bool = False) -> None:
         """End sampling for this attempt, and remove what it left on the hosts."""
@@ -153,6 +156,11 @@ class CounterWitness:
             )
             for holder in intruders(facts, gpus, {self.server.unit})
         )
+
+    def _ceilings(self) -> Nearness:
+        if not self._nearness:
+            self._nearness.append(Nearness(self.ground, self.trial))
+        return self._nearness[0]
 
     def _endpoints(self) -> Sequence[Endpoint]:
         return self.server.endpoints or ((self.server.address, self.server.port),)

@@ -10,32 +10,13 @@ from fleetbench import console, fleet
 from fleetbench.errors import FleetbenchError, NotPossible, UsageError
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import Build, Config, Host, Model, Sweep, Trial
-from fleetbench.plan.architecture import Architecture, read_architecture
+from fleetbench.plan.architecture import Architecture
 from fleetbench.plan.planner import Candidate, plan_sweep
 from fleetbench.plan.roofline import Guess, Machine, Shape
 from fleetbench.plan.schedule import Place
 from fleetbench.preflight import refuse_missing_venvs, refuse_prompts, refuse_without_nginx
-from fleetbench.transport.base import bash
-from fleetbench.transport.durable import DurableSession
+from fleetbench.sweep.shape import architecture_on
 from fleetbench.verbs.common import Options, facts_of, print_failures, session_to
-
-# A model is a directory on the host, or a repository in the service user's Hugging Face cache.
-# 4 MB are more than any config.json or weight index has.
-_READ = r"""
-export LC_ALL=C.UTF-8
-prefix=$1 repo=$2
-case $repo in
-  /*) directory=$repo ;;
-  *)
-    snapshots=$prefix/models/huggingface/hub/models--${repo//\//--}/snapshots
-    directory=$(ls -td "$snapshots"/*/ 2>/dev/null | head -n 1) ;;
-esac
-[ -n "$directory" ] && [ -f "$directory/config.json" ] || exit 1
-head -c 4000000 "$directory/config.json"
-printf '\n\036\n'
-head -c 4000000 "$directory/model.safetensors.index.json" 2>/dev/null
-exit 0
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +127,7 @@ def _look(host: Host, question: Question) -> Survey:
         facts = facts_of(session, host)
         architecture, remark = question.architecture, ""
         if architecture is None:
-            architecture, remark = _architecture_on(session, host, question.model)
+            architecture, remark = architecture_on(session, host.prefix, question.model.repo)
     finally:
         session.close()
     judged: Mapping[Config, Candidate] = {}
@@ -159,18 +140,6 @@ def _look(host: Host, question: Question) -> Survey:
         judged=judged,
         remark=f"{remark}: nothing is judged, everything is tried" if remark else "",
     )
-
-
-def _architecture_on(session: DurableSession, host: Host, model: Model) -> tuple[Architecture | None, str]:
-    """Return the model's shape from the host, else why there is none."""
-    answer = session.read(bash(_READ, host.prefix, model.repo), timeout_s=30)
-    if not answer.ok:
-        return None, f"{model.repo} is not on the host yet"
-    config, _, index = answer.stdout.partition("\n\x1e\n")
-    try:
-        return read_architecture(config, index), ""
-    except FleetbenchError as exc:
-        return None, exc.what
 
 
 def _verdicts(

@@ -1,0 +1,63 @@
+"""How near the measurements of one trial come to the ceiling of its hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fleetbench.ceiling.models import architecture_named
+from fleetbench.ceiling.row import Served, ceiling_of
+from fleetbench.facts.values import Missing
+from fleetbench.model import Device
+from fleetbench.plan.architecture import Architecture
+from fleetbench.results.rows import NOTHING, Json, MeasurementRow, TrialRow
+from fleetbench.results.values import BenchResult
+from fleetbench.sweep.ground import Ground
+from fleetbench.sweep.shape import architecture_on
+from fleetbench.units import exec_arguments
+
+
+@dataclass(slots=True)
+class Nearness:
+    """The ceilings of one trial. The model's shape is read once, from the host that serves it."""
+
+    ground: Ground
+    trial: TrialRow
+    _shape: list[Architecture | None] = field(default_factory=list)
+
+    def of(
+        self, row: MeasurementRow, result: BenchResult | None, telemetry: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        """Return what `MeasurementRow.ceiling` keeps of one measurement: nothing on a CPU host."""
+        ground, indices = self.ground, self.trial.gpus.indices
+        if not indices or result is None or ground.host.build.device is Device.CPU:
+            return NOTHING
+        facts = ground.read_facts(ground.session)
+        known = () if isinstance(facts.gpus, Missing) else facts.gpus
+        # What the server settled on was written down after this trial's row was read.
+        trial = next((now for now in ground.store.trials(row.run_id) if now.number == row.trial), self.trial)
+        return ceiling_of(
+            self._architecture(),
+            tuple(gpu for gpu in known if gpu.index in indices),
+            trial.config,
+            trial.workloads[row.workload_index],
+            result,
+            telemetry,
+            Served(
+                words=(
+                    *ground.model.serve_args,
+                    *trial.config.serve_args,
+                    *exec_arguments(trial.unit_text)[3:],
+                ),
+                effective=trial.effective,
+                version=trial.vllm_version or ground.host.build.version,
+                client_program=row.client_program,
+            ),
+        )
+
+    def _architecture(self) -> Architecture | None:
+        if not self._shape:
+            repo = self.ground.model.repo
+            found, _ = architecture_on(self.ground.session, self.ground.host.prefix, repo)
+            self._shape.append(found or architecture_named(repo))
+        return self._shape[0]
