@@ -48,8 +48,12 @@ _SHOWN = (
 @click.option(
     "--concurrency", metavar="LIST", default="1,64", show_default=True, help="Requests at a time, by commas."
 )
-@click.option("--input-len", type=click.IntRange(1, _MOST_TOKENS), default=1024, show_default=True)
-@click.option("--output-len", type=click.IntRange(1, _MOST_TOKENS), default=1024, show_default=True)
+@click.option(
+    "--input-len", type=click.IntRange(1, _MOST_TOKENS), default=1024, show_default=True, help="Tokens sent."
+)
+@click.option(
+    "--output-len", type=click.IntRange(1, _MOST_TOKENS), default=1024, show_default=True, help="Tokens back."
+)
 @click.option("--serve-args", metavar="TEXT", default="", help="Arguments of `vllm serve` that matter.")
 @click.option("--config", "config_file", metavar="FILE", default="", help="The model's config.json.")
 @click.option("--vllm", "version", metavar="VERSION", default="", help="vLLM version  [default: the newest]")
