@@ -78,6 +78,7 @@ def binds(
     *,
     power_w: float = 0.0,
     one_process: bool = True,
+    rate: float | None = None,
     bounds: Bounds = BOUNDS,
 ) -> tuple[Binding, str]:
     """Return what binds, and why in one sentence.
@@ -88,8 +89,11 @@ def binds(
         telemetry: as `MeasurementRow.telemetry`; empty where nothing was sampled.
         power_w: limit of all its GPUs together, 0: unknown.
         one_process: whether the client is one, as vLLM's Python client is.
+        rate: requests a second that are sent, None: as many as the server answers.
     """
     seen = _Seen(telemetry)
+    if rate is not None and (seen["waiting_mean"] or 0) < 1:  # whatever could be faster has nothing to do
+        return Binding.CLIENT, f"no more than {rate:g} requests a second are sent"
     if share >= bounds.near:
         return _hardware(found, share)
     other = next(_others(limits, seen, power_w, one_process, bounds, share), None)
@@ -127,7 +131,12 @@ class _Seen:
 
 
 def _others(
-    limits: Limits, seen: _Seen, power_w: float, one_process: bool, bounds: Bounds, share: float
+    limits: Limits,
+    seen: _Seen,
+    power_w: float,
+    one_process: bool,
+    bounds: Bounds,
+    share: float,
 ) -> Iterator[tuple[Binding, str]]:
     usage, waiting, running = seen["kv_usage_max"], seen["waiting_mean"], seen["running_mean"]
     queued = waiting is not None and waiting >= 1

@@ -19,18 +19,20 @@ from dataclasses import dataclass, field, replace
 
 from fleetbench.ceiling.binds import Binding, Limits, binds
 from fleetbench.ceiling.limits import Load
+from fleetbench.ceiling.models import architecture_named
 from fleetbench.ceiling.setting import Setting
 from fleetbench.errors import one_line
 from fleetbench.facts.values import Gpu
 from fleetbench.model import Config, Workload
 from fleetbench.plan.architecture import Architecture
-from fleetbench.plan.hardware import Card, card_of
+from fleetbench.plan.hardware import Card, card_named, card_of
 from fleetbench.results.rows import NOTHING, Json
 from fleetbench.results.values import BenchResult
 
 # Only here has each request the lengths that were asked for.
 _FIXED_LENGTHS = ("random",)
 _VARIES = "--random-range-ratio"
+_SEVERAL = ('"n"', "best_of", "beam")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,24 @@ def ceiling_of(
     return _row(setting, workload, result, rate, telemetry, served)
 
 
+def ceiling_by_name(
+    model: str,
+    gpu: str,
+    config: Config,
+    workload: Workload,
+    result: BenchResult | None,
+    words: tuple[str, ...] = (),
+) -> Mapping[str, Json]:
+    """Return the mapping for a row of which only names are known: a repository and `H100 80GB`.
+
+    Empty where the tables do not know both: nothing is claimed of a stranger.
+    """
+    shape, card = architecture_named(model), card_named(gpu)
+    if shape is None or card is None:
+        return NOTHING
+    return ceiling_of(shape, card, config, workload, result, served=Served(words=words))
+
+
 def _row(
     setting: Setting,
     workload: Workload,
@@ -113,8 +133,11 @@ def _row(
         telemetry,
         power_w=setting.card.power_w * setting.config.gpus,
         one_process=not served.client_program.startswith("rust"),
+        rate=workload.request_rate,
     )
-    strict = setting.strict_output_tps(_strict_load(load, limits, workload, hits, served))
+    strict = None
+    if not _several_answers(workload):
+        strict = setting.strict_output_tps(_strict_load(load, limits, workload, result, hits, served))
     row: dict[str, Json] = {
         "decode_percent": _rounded(100 * decode),
         "prefill_percent": _rounded(100 * prefill),
@@ -136,17 +159,24 @@ def _row(
     }
 
 
-def _strict_load(load: Load, limits: Limits, workload: Workload, hits: float | None, served: Served) -> Load:
+def _strict_load(
+    load: Load,
+    limits: Limits,
+    workload: Workload,
+    result: BenchResult,
+    hits: float | None,
+    served: Served,
+) -> Load:
     """The load at its lightest: of a prompt that the cache may have, nothing is computed or read."""
     known = 0.0 if served.effective.get("prefix_caching") is False else hits
     fresh = load.input_len * (1 - known) if known is not None else 0.0
     fixed = workload.dataset in _FIXED_LENGTHS and not any(
         word.startswith(_VARIES) for word in workload.extra_args
     )
-    asked = min(limits.asked, limits.sequences) if limits.sequences is not None else limits.asked
+    asked = _allowed(workload, result)
     return replace(
         load,
-        in_flight=max(1.0, asked),
+        in_flight=max(1.0, min(asked, limits.sequences) if limits.sequences is not None else asked),
         input_len=fresh,
         cached_len=0.0,
         context_len=fresh if fixed else 0.0,
@@ -157,17 +187,35 @@ def _strict_load(load: Load, limits: Limits, workload: Workload, hits: float | N
 def _limits(
     setting: Setting, workload: Workload, result: BenchResult, served: Served, request_tokens: float
 ) -> Limits:
-    sent = result.completed or result.num_prompts or workload.num_prompts
-    asked = workload.max_concurrency or result.max_concurrency or sent
+    asked = _allowed(workload, result)
+    if workload.request_rate is not None:  # then hardly ever as many are under way as may be
+        asked = min(asked, _under_way(result) or asked)
     sequences = _positive(served.effective.get("max_num_seqs")) or setting.arguments.sequences
     tokens = _positive(served.effective.get("kv_cache_tokens"))
     if tokens is None and served.version:
         tokens = setting.room_tokens(served.version, request_tokens)
     return Limits(
-        asked=float(max(1, min(asked, sent))),
+        asked=max(1.0, asked),
         room=tokens / request_tokens if tokens is not None else None,
         sequences=sequences * setting.ranks if sequences is not None else None,
     )
+
+
+def _allowed(workload: Workload, result: BenchResult) -> float:
+    """How many requests may be under way at most, as the client sends them."""
+    sent = result.completed or result.num_prompts or workload.num_prompts
+    return float(max(1, min(workload.max_concurrency or result.max_concurrency or sent, sent)))
+
+
+def _under_way(result: BenchResult) -> float | None:
+    """How many requests were under way on average: Little's law."""
+    rate, seconds = _positive(result.request_throughput), _positive(result.latencies.get("mean_e2el_ms"))
+    return rate * seconds / 1000 if rate is not None and seconds is not None else None
+
+
+def _several_answers(workload: Workload) -> bool:
+    """Whether a request may have several sequences, so that a step puts out more tokens than are counted."""
+    return any(word in argument for argument in workload.extra_args for word in _SEVERAL)
 
 
 def _lengths(workload: Workload, result: BenchResult) -> tuple[float, float]:

@@ -29,8 +29,11 @@ _CHANGES = (
     "--hf-overrides",
     "--hf-config-path",
     "--kv-transfer-config",
+    "--kv-sharing-fast-prefill",
     "--decode-context-parallel-size",
     "-dcp",
+    "--prefill-context-parallel-size",
+    "-pcp",
 )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plan_cases import architecture, saved_facts
 from shared_material import shared
 
-from fleetbench.ceiling.row import Served, ceiling_of
+from fleetbench.ceiling.row import Served, ceiling_by_name, ceiling_of
 from fleetbench.facts.values import Gpu
 from fleetbench.model import Config, Workload
 from fleetbench.plan.architecture import Architecture
@@ -255,6 +255,26 @@ def test_a_cache_of_eight_bits_halves_what_is_read_of_the_context() -> None:
     assert number(narrow, "strict_output_tps") > number(wide, "strict_output_tps")
 
 
+def test_a_foreign_row_is_compared_by_names_or_not_at_all() -> None:
+    # A published row: 17,349 tok/s on one H100 can be total tokens, not output alone; Little's law says so,
+    # physics does not.
+    workload = Workload(num_prompts=10_000, max_concurrency=1000)
+    names = ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "H100 80GB")
+    half, whole = (
+        ceiling_by_name(*names, Config(), workload, result(tps, workload)) for tps in (8675.0, 17349.0)
+    )
+    assert number(half, "of_strict_percent") < number(whole, "of_strict_percent") < 100
+    assert ceiling_by_name("nobody/knows", "H100", Config(), workload, result(1.0, workload)) == {}
+    assert ceiling_by_name(names[0], "Voodoo", Config(), workload, result(1.0, workload)) == {}
+    assert ceiling_by_name(names[0], "", Config(), workload, result(1.0, workload)) == {}
+
+
+def test_a_published_peak_of_thirty_million_tokens_is_above_what_can_be() -> None:
+    workload = Workload(num_prompts=1000, max_concurrency=100)
+    found = ceiling_by_name("Qwen3-8B", "H100", Config(), workload, result(30_810_010.0, workload))
+    assert number(found, "of_strict_percent") > 1000
+
+
 ODD = st.one_of(
     st.none(),
     st.booleans(),
@@ -303,3 +323,23 @@ def test_whatever_was_read_it_is_a_row_of_finite_numbers_or_nothing(
     found = ceiling_of(LLAMA, card(), Config(), CLOSED, given_result, telemetry, served)
     json.dumps(dict(found), allow_nan=False)
     assert all(math.isfinite(value) for value in found.values() if isinstance(value, float))
+
+
+def test_at_a_given_rate_as_many_requests_are_under_way_as_littles_law_says() -> None:
+    workload = replace(CLOSED, max_concurrency=None, request_rate=2.0)
+    given_result = result(2048, workload, request_throughput=2.0, latencies={"mean_e2el_ms": 5000.0})
+    found = ceiling_of(LLAMA, card(), ONE, workload, given_result)
+    assert found["in_flight"] == 10
+    assert (found["binds"], found["why"]) == ("client", "no more than 2 requests a second are sent")
+    all_at_once = replace(CLOSED, max_concurrency=None)
+    assert ceiling_of(LLAMA, card(), ONE, all_at_once, result(2048, all_at_once))["in_flight"] == 640
+    # Whatever the rate, all of them may come together: the strict ceiling is the same.
+    strict = number(found, "strict_output_tps")
+    assert strict == number(ceiling_of(LLAMA, card(), ONE, all_at_once, given_result), "strict_output_tps")
+
+
+@pytest.mark.parametrize("argument", ['{"n": 4}', '{"best_of": 2}', "--use-beam-search"])
+def test_requests_with_several_answers_have_no_strict_ceiling(argument: str) -> None:
+    found = row(4000, workload=replace(CLOSED, extra_args=("--extra-body", argument)))
+    assert "of_strict_percent" not in found
+    assert "of_ceiling_percent" in found

@@ -1,0 +1,60 @@
+"""How near a row came to what its hardware can do, from the ceilings of the repeats that count. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fleetbench.errors import one_line
+from fleetbench.results.rows import MeasurementRow
+from fleetbench.results.statistics import spread
+
+Cell = None | bool | int | float | str
+
+# Keys of `MeasurementRow.ceiling` that are numbers: medians of them stand in summary.csv, all in
+# measurements.csv.
+NUMBERS = (
+    "of_ceiling_percent",
+    "of_strict_percent",
+    "decode_percent",
+    "prefill_percent",
+    "ceiling_output_tps",
+    "strict_output_tps",
+    "serial_output_tps",
+    "tpot_floor_ms",
+    "in_flight",
+)
+WORDS = ("binds", "why", "gpu", "basis")
+_PREFIX = "ceiling_"
+
+
+def median(repeats: Iterable[MeasurementRow], key: str) -> float | None:
+    """Return the median of one number over the repeats that have it; None where none has."""
+    values = (_number(row.ceiling.get(key)) for row in repeats)
+    found = spread(value for value in values if value is not None)
+    return found.median if found else None
+
+
+def word(repeats: Iterable[MeasurementRow], key: str) -> str | None:
+    """Return what the repeats say, each different thing once; None where none says anything."""
+    said = (row.ceiling.get(key) for row in repeats)
+    return (
+        "; ".join(dict.fromkeys(one_line(text, 300) for text in said if isinstance(text, str) and text))
+        or None
+    )
+
+
+def cells(row: MeasurementRow) -> Mapping[str, Cell]:
+    """Return the columns of measurements.csv for one measurement."""
+    numbers: dict[str, Cell] = {column(key): _number(row.ceiling.get(key)) for key in NUMBERS}
+    return numbers | {column(key): word((row,), key) for key in WORDS}
+
+
+def column(key: str) -> str:
+    """Return the name of a column: what does not say by itself that it is about a ceiling says so."""
+    return key if "ceiling" in key or "strict" in key else f"{_PREFIX}{key}"
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e18:
+        return None
+    return float(value)
