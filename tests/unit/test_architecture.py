@@ -72,7 +72,8 @@ MATRIX: dict[str, str] = {
     "lab/": "errors lock resolution whole_file",
     # the edge
     "console": "errors",
-    "commands/": "ceiling/ console errors facts/ failures inventory/ model/ plan/ report/ results/ whole_file",
+    "commands/": "ceiling/ console errors facts/ failures inventory/ model/ plan/ report/ results/"
+    " whole_file",
     "cli": "console errors",
     "__main__": "cli",
     "verbs/": "apply audit bench/ bench_program commands/ console deploy errors facts/ fleet inventory/ lab/"
