@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleetbench.ceiling.models import architecture_named
 from fleetbench.ceiling.row import Served, ceiling_of
-from fleetbench.facts.values import Missing
+from fleetbench.facts.values import Gpu
 from fleetbench.model import Device
 from fleetbench.plan.architecture import Architecture
 from fleetbench.results.rows import NOTHING, Json, MeasurementRow, TrialRow
@@ -26,19 +26,24 @@ class Nearness:
     _shape: list[Architecture | None] = field(default_factory=list)
 
     def of(
-        self, row: MeasurementRow, result: BenchResult | None, telemetry: Mapping[str, Json]
+        self,
+        row: MeasurementRow,
+        result: BenchResult | None,
+        telemetry: Mapping[str, Json],
+        gpus: Sequence[Gpu],
     ) -> Mapping[str, Json]:
-        """Return what `MeasurementRow.ceiling` keeps of one measurement: nothing on a CPU host."""
-        ground, indices = self.ground, self.trial.gpus.indices
-        if not indices or result is None or ground.host.build.device is Device.CPU:
+        """Return what `MeasurementRow.ceiling` keeps of one measurement: nothing on a CPU host.
+
+        `gpus` are those that the trial has.
+        """
+        ground = self.ground
+        if not gpus or result is None or ground.host.build.device is Device.CPU:
             return NOTHING
-        facts = ground.read_facts(ground.session)
-        known = () if isinstance(facts.gpus, Missing) else facts.gpus
         # What the server settled on was written down after this trial's row was read.
         trial = next((now for now in ground.store.trials(row.run_id) if now.number == row.trial), self.trial)
         return ceiling_of(
             self._architecture(),
-            tuple(gpu for gpu in known if gpu.index in indices),
+            gpus,
             trial.config,
             trial.workloads[row.workload_index],
             result,

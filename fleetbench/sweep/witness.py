@@ -100,7 +100,7 @@ class CounterWitness:
             servers=len(self._endpoints()),
         )
         telemetry = self._telemetry(row, result)
-        ceiling = self._ceilings().of(row, result, telemetry)
+        ceiling = self._ceilings().of(row, result, telemetry, self._sampling().gpus)
         return Seen(findings=(*found, *self._intruders()), telemetry=telemetry, ceiling=ceiling)
 
     def forget(self, row: MeasurementRow, *, keep: bool = False) -> None:

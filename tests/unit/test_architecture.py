@@ -67,9 +67,7 @@ MATRIX: dict[str, str] = {
     "bench/": "bench_command bench_program errors model/ results/ transport.base transport/ vllm_features"
     " whole_file",
     "sweep/": "audit bench/ ceiling/ deploy errors facts/ fleet inventory/ model/ plan/ preflight results/"
-    " service/",
-    " service_log telemetry/ transport.base transport/ units whole_file",
-    " service/ service_log transport.base transport/ units whole_file",
+    " service/ service_log telemetry/ transport.base transport/ units whole_file",
     "lab/": "errors lock resolution whole_file",
     # the edge
     "console": "errors",

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nouns import BUILD, HOST, MODEL, facts, spec
+from nouns import BUILD, HOST, MODEL, facts, gpu, spec
 from plan_cases import MODELS
 
-from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import Config, Device, GpuSet, Trial, Workload
 from fleetbench.results.rows import MeasurementKind, MeasurementRow, MeasurementState, RunKind, TrialRow
 from fleetbench.results.store import Store, open_store
@@ -32,6 +31,7 @@ RESULT = BenchResult(
     total_output_tokens=256_000,
     output_throughput=8533.3,
 )
+GPUS = (gpu(0), gpu(1))
 READ = "model.safetensors.index.json"
 
 
@@ -50,7 +50,6 @@ class Case:
         answer = config or (MODELS / "qwen3-coder-30b-a3b.json").read_text("utf-8")
         missing = CommandResult(command="", exit_status=1, stdout="", stderr="")
         self.fake = FakeSession(host, [(READ, missing if config == "none" else answer)])
-        self.looks = 0
         trial = Trial(
             number=1,
             host=host.name,
@@ -64,17 +63,12 @@ class Case:
             kind=RunKind.SWEEP, model="m", hosts=[host.name], arguments={}, trials=[replace(trial, **changed)]
         )
         self.stale: TrialRow = store.trials(run.id)[0]
-
-        def read_facts(_: object) -> HostFacts:
-            self.looks += 1
-            return facts()
-
         self.ground = Ground(
             store=store,
             host=host,
             model=MODEL,
             session=DurableSession(host, lambda: self.fake),
-            read_facts=read_facts,
+            read_facts=lambda _: facts(),
             borrowed=(),
             ready_timeout_s=1,
             said=lambda _: None,
@@ -99,12 +93,12 @@ class Case:
 
 def test_a_row_is_compared_with_what_two_h100s_can_do(store: Store) -> None:
     case = Case(store)
-    found = case.nearness.of(case.row, RESULT, {"prefix_hit_share": 0.017})
+    found = case.nearness.of(case.row, RESULT, {"prefix_hit_share": 0.017}, GPUS)
     assert found["gpu"] == "NVIDIA H100 80GB HBM3"
     assert found["in_flight"] == 1000
     assert 5 < float(str(found["of_ceiling_percent"])) < 15
     assert float(str(found["of_strict_percent"])) < 10
-    case.nearness.of(case.row, RESULT, {})
+    case.nearness.of(case.row, RESULT, {}, GPUS)
     assert len([line for line in case.fake.commands if READ in line]) == 1
 
 
@@ -117,7 +111,7 @@ def test_what_the_server_settled_on_counts_though_the_trial_was_read_before(stor
         effective={"kv_cache_tokens": 64_000},
         vllm_version="0.25.1",
     )
-    found = case.nearness.of(case.row, RESULT, {})
+    found = case.nearness.of(case.row, RESULT, {}, GPUS)
     assert found["in_flight"] == 250
     assert "of_strict_percent" not in found
     assert "--speculative-config" in str(found["basis"])
@@ -125,22 +119,19 @@ def test_what_the_server_settled_on_counts_though_the_trial_was_read_before(stor
 
 def test_a_model_whose_config_is_not_there_is_known_by_its_name(store: Store) -> None:
     case = Case(store, config="none")
-    assert "of_strict_percent" in case.nearness.of(case.row, RESULT, {})
+    assert "of_strict_percent" in case.nearness.of(case.row, RESULT, {}, GPUS)
     strange = Nearness(replace(case.ground, model=replace(MODEL, repo="org/nobody-knows")), case.stale).of(
         case.row, RESULT, {}
     )
     assert strange["binds"] == "unknown"
 
 
-@pytest.mark.parametrize("changed", [{"gpus": GpuSet()}, {"device": Device.CPU}])
-def test_a_cpu_host_has_no_ceiling_and_is_not_asked(store: Store, changed: dict[str, Any]) -> None:
-    case = Case(store, **changed)
-    assert case.nearness.of(case.row, RESULT, {}) == {}
-    assert (case.looks, case.fake.commands) == (0, [])
+def test_a_cpu_host_has_no_ceiling_and_is_not_asked(store: Store) -> None:
+    for case, gpus in ((Case(store), ()), (Case(store, device=Device.CPU), GPUS)):
+        assert case.nearness.of(case.row, RESULT, {}, gpus) == {}
+        assert case.fake.commands == []
 
 
-def test_a_host_whose_gpus_cannot_be_read_is_no_error(store: Store) -> None:
+def test_a_measurement_without_a_result_has_none(store: Store) -> None:
     case = Case(store)
-    ground = replace(case.ground, read_facts=lambda _: facts(gpus=Missing("nvidia-smi: not found")))
-    assert Nearness(ground, case.stale).of(case.row, RESULT, {}) == {}
-    assert case.nearness.of(case.row, None, {}) == {}
+    assert case.nearness.of(case.row, None, {}, GPUS) == {}
