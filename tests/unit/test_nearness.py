@@ -121,7 +121,7 @@ def test_a_model_whose_config_is_not_there_is_known_by_its_name(store: Store) ->
     case = Case(store, config="none")
     assert "of_strict_percent" in case.nearness.of(case.row, RESULT, {}, GPUS)
     strange = Nearness(replace(case.ground, model=replace(MODEL, repo="org/nobody-knows")), case.stale).of(
-        case.row, RESULT, {}
+        case.row, RESULT, {}, GPUS
     )
     assert strange["binds"] == "unknown"
 
