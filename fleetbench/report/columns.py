@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fleetbench.model import Workload
-from fleetbench.report import telemetry
+from fleetbench.report import nearness, telemetry
 from fleetbench.report.metrics import METRICS, OUTPUT
 from fleetbench.report.standing import NO_STANDING, STANDING, Standing, standings
 from fleetbench.report.summary import Report, ReportRow
@@ -64,6 +64,7 @@ def summary_table(report: Report) -> Table:
         *(f"{metric.key}{suffix}" for metric in METRICS for suffix in _SPREAD),
         *_CERTAINTY,
         *STANDING,
+        *map(nearness.column, nearness.KEYS),
         "output_throughput_per_gpu",
         "warmup_output_throughput",
         *("failure_kind", "failure_cause", "failure_evidence", "failure_advice", "notes"),
@@ -87,6 +88,7 @@ def measurement_table(report: Report) -> Table:
         *RESULT_KEYS,
         *LATENCY_KEYS,
         *telemetry.columns(),
+        *map(nearness.column, nearness.KEYS),
         *("started_at", "ended_at", "unit", "directory"),
     )
     return Table(
@@ -168,6 +170,7 @@ def _summary_cells(
         yield from (_rounded(part(found)) if found else None for part in _SPREAD.values())
     yield from (_rounded(part(row)) for part in _CERTAINTY.values())
     yield from map(_rounded, stand.get((trial.number, row.workload_index), NO_STANDING))
+    yield from map(_rounded, nearness.together(row.repeats))
     output = row.spreads.get("output_throughput")
     yield _rounded(output.median / trial.config.gpus) if output else None
     yield _rounded(row.warmup_output_throughput)
@@ -186,6 +189,7 @@ def _measurement_cells(report: Report, trial: TrialRow, row: MeasurementRow) -> 
     yield from (getattr(result, key) for key in RESULT_KEYS)
     yield from (result.latencies.get(key) for key in LATENCY_KEYS)
     yield from telemetry.cells(row)
+    yield from nearness.cells(row)
     yield from (row.started_at, row.ended_at, row.unit_name, row.directory)
 
 

@@ -11,7 +11,7 @@ from fleetbench.report.columns import Cell
 from fleetbench.report.finding import finding
 from fleetbench.report.metrics import METRICS
 from fleetbench.report.summary import Report, ReportRow
-from fleetbench.report.terminal import certainty_table, terminal_table
+from fleetbench.report.terminal import certainty_table, nearness_table, terminal_table
 from fleetbench.report.timeline import time_finding, time_table
 from fleetbench.results import effective
 from fleetbench.results.rows import TrialRow
@@ -73,6 +73,7 @@ def _parts(report: Report, charts: Sequence[tuple[str, str]]) -> Iterator[str]:
         "Minimum, maximum and more are in `summary.csv`, each measurement in `measurements.csv`."
     )
     yield from _certainty(report)
+    yield from _nearness(report)
     yield from _time(report)
     yield from _effective(report)
     yield from _failures(report)
@@ -129,6 +130,19 @@ def _certainty(report: Report) -> Iterator[str]:
         "±% repeats is the noise within one server's life, ±% starts that between lives, that of the repeats "
         f"taken off. {restarts} How intervals and comparisons are made is in docs/statistics.md."
     )
+
+
+def _nearness(report: Report) -> Iterator[str]:
+    found = nearness_table(report)
+    if found.rows:
+        yield "## How near it came to what the hardware can do"
+        yield table(found.columns, found.rows)
+        yield (
+            "Of ceiling is the output tok/s against all reading, arithmetic and sending overlapped, "
+            "of strict against what nothing can exceed. "
+            "Decode and prefill are shares of what each alone would come to. "
+            "What is assumed, and what binds when, is in docs/ceiling.md."
+        )
 
 
 def _time(report: Report) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 
 from fleetbench.errors import one_line
 from fleetbench.results.rows import MeasurementRow
@@ -10,9 +10,7 @@ from fleetbench.results.statistics import spread
 
 Cell = None | bool | int | float | str
 
-# Keys of `MeasurementRow.ceiling` that are numbers: medians of them stand in summary.csv, all in
-# measurements.csv.
-NUMBERS = (
+_NUMBERS = (
     "of_ceiling_percent",
     "of_strict_percent",
     "decode_percent",
@@ -23,8 +21,24 @@ NUMBERS = (
     "tpot_floor_ms",
     "in_flight",
 )
-WORDS = ("binds", "why", "gpu", "basis")
-_PREFIX = "ceiling_"
+# Keys of `MeasurementRow.ceiling`, in the order of the columns of both CSV files.
+KEYS = (*_NUMBERS, "binds", "why", "gpu", "basis")
+
+
+def column(key: str) -> str:
+    """Return the name of a column: what does not say by itself that it is about a ceiling says so."""
+    return key if "ceiling" in key or "strict" in key else f"ceiling_{key}"
+
+
+def cells(row: MeasurementRow) -> Iterator[Cell]:
+    """Yield a cell of measurements.csv for each of `KEYS`."""
+    yield from together((row,))
+
+
+def together(repeats: Iterable[MeasurementRow]) -> Iterator[Cell]:
+    """Yield a cell for each of `KEYS`: the median of what is a number, each different word once."""
+    rows = tuple(repeats)
+    yield from (median(rows, key) if key in _NUMBERS else word(rows, key) for key in KEYS)
 
 
 def median(repeats: Iterable[MeasurementRow], key: str) -> float | None:
@@ -37,21 +51,8 @@ def median(repeats: Iterable[MeasurementRow], key: str) -> float | None:
 def word(repeats: Iterable[MeasurementRow], key: str) -> str | None:
     """Return what the repeats say, each different thing once; None where none says anything."""
     said = (row.ceiling.get(key) for row in repeats)
-    return (
-        "; ".join(dict.fromkeys(one_line(text, 300) for text in said if isinstance(text, str) and text))
-        or None
-    )
-
-
-def cells(row: MeasurementRow) -> Mapping[str, Cell]:
-    """Return the columns of measurements.csv for one measurement."""
-    numbers: dict[str, Cell] = {column(key): _number(row.ceiling.get(key)) for key in NUMBERS}
-    return numbers | {column(key): word((row,), key) for key in WORDS}
-
-
-def column(key: str) -> str:
-    """Return the name of a column: what does not say by itself that it is about a ceiling says so."""
-    return key if "ceiling" in key or "strict" in key else f"{_PREFIX}{key}"
+    lines = (one_line(text, 300) for text in said if isinstance(text, str) and text)
+    return "; ".join(dict.fromkeys(lines)) or None
 
 
 def _number(value: object) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fleetbench.errors import one_line
+from fleetbench.report import nearness
 from fleetbench.report.columns import Cell, Table
 from fleetbench.report.groups import Group, ranked_groups
 from fleetbench.report.metrics import METRICS, OUTPUT, Metric, rounded
@@ -28,6 +29,8 @@ BESIDE_OUTPUT: dict[str, Callable[[ReportRow], Cell]] = {
         _part(row.steady.spreads.get(OUTPUT.key), "median") if row.steady else None
     ),
     "warm-up": lambda row: rounded(row.warmup_output_throughput),
+    "of ceiling %": lambda row: _one_digit(nearness.median(row.repeats, "of_ceiling_percent")),
+    "binds": lambda row: nearness.word(row.repeats, "binds"),
 }
 
 
@@ -88,6 +91,26 @@ def certainty_table(report: Report) -> Table:
         for group in order:
             label = (one_line(workload.label),) if several else ()
             rows.append((group.name, *label, *_certainty(group), _against_best(group, order[0])))
+    return Table(columns, tuple(rows))
+
+
+def nearness_table(report: Report) -> Table:
+    """Return how near each row came to what its hardware can do, and what held it back; no row where no
+    ceiling is known."""
+    several = len(report.workloads) > 1
+    names = ("of ceiling %", "of strict %", "decode %", "prefill %", "binds", "why")
+    columns = ("configuration", *(("workload",) if several else ()), *names)
+    keys = ("of_ceiling_percent", "of_strict_percent", "decode_percent", "prefill_percent")
+    rows = [
+        (
+            row.name,
+            *((one_line(row.workload.label),) if several else ()),
+            *(_one_digit(nearness.median(row.repeats, key)) for key in keys),
+            *(nearness.word(row.repeats, key) for key in ("binds", "why")),
+        )
+        for row in report.rows
+        if any(repeat.ceiling for repeat in row.repeats)
+    ]
     return Table(columns, tuple(rows))
 
 
