@@ -19,16 +19,17 @@ from dataclasses import dataclass, field, replace
 
 from fleetbench.ceiling.binds import Binding, Limits, binds
 from fleetbench.ceiling.limits import Load
-from fleetbench.ceiling.models import architecture_named
 from fleetbench.ceiling.setting import Setting
 from fleetbench.errors import one_line
 from fleetbench.facts.values import Gpu
 from fleetbench.model import Config, Workload
 from fleetbench.plan.architecture import Architecture
-from fleetbench.plan.hardware import Card, card_named, card_of
+from fleetbench.plan.hardware import Card, card_of
 from fleetbench.results.rows import NOTHING, Json
 from fleetbench.results.values import BenchResult
 
+# Absent where nothing is strict.
+STRICT_KEYS = ("strict_output_tps", "of_strict_percent", "tpot_floor_ms")
 # Only here has each request the lengths that were asked for.
 _FIXED_LENGTHS = ("random",)
 _VARIES = "--random-range-ratio"
@@ -87,24 +88,6 @@ def ceiling_of(
         kv_cache_dtype=str(served.effective.get("kv_cache_dtype") or ""),
     )
     return _row(setting, workload, result, rate, telemetry, served)
-
-
-def ceiling_by_name(
-    model: str,
-    gpu: str,
-    config: Config,
-    workload: Workload,
-    result: BenchResult | None,
-    words: tuple[str, ...] = (),
-) -> Mapping[str, Json]:
-    """Return the mapping for a row of which only names are known: a repository and `H100 80GB`.
-
-    Empty where the tables do not know both: nothing is claimed of a stranger.
-    """
-    shape, card = architecture_named(model), card_named(gpu)
-    if shape is None or card is None:
-        return NOTHING
-    return ceiling_of(shape, card, config, workload, result, served=Served(words=words))
 
 
 def _row(

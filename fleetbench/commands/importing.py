@@ -57,6 +57,7 @@ def import_(
     published figures such as those in inventory/published. Imported rows have tables of their own and are
     never ranked with own rows; `fleetbench report imported` shows them. The same content is kept once.
     """
+    from fleetbench.ceiling.foreign import ceiling_of_foreign
     from fleetbench.results.imports.judging import judged
     from fleetbench.results.imports.read import read_source
     from fleetbench.results.imports.render import documents
@@ -69,7 +70,7 @@ def import_(
         try:
             found = list(_texts(name))
             source = read_source(_name(name), found, given, said)
-            rows = judged(source)
+            rows = judged(source, ceiling_of_foreign)
             if not dry_run:
                 _keep(source, rows, _copies(found, given))
         except FleetbenchError as exc:

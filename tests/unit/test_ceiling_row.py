@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plan_cases import architecture, saved_facts
 from shared_material import shared
 
-from fleetbench.ceiling.row import Served, ceiling_by_name, ceiling_of
+from fleetbench.ceiling.row import Served, ceiling_of
 from fleetbench.facts.values import Gpu
 from fleetbench.model import Config, Workload
 from fleetbench.plan.architecture import Architecture
@@ -253,26 +253,6 @@ def test_a_cache_of_eight_bits_halves_what_is_read_of_the_context() -> None:
     wide, narrow = row(4000), row(4000, effective={"kv_cache_dtype": "fp8"})
     assert number(narrow, "ceiling_output_tps") > number(wide, "ceiling_output_tps")
     assert number(narrow, "strict_output_tps") > number(wide, "strict_output_tps")
-
-
-def test_a_foreign_row_is_compared_by_names_or_not_at_all() -> None:
-    # A published row: 17,349 tok/s on one H100 can be total tokens, not output alone; Little's law says so,
-    # physics does not.
-    workload = Workload(num_prompts=10_000, max_concurrency=1000)
-    names = ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "H100 80GB")
-    half, whole = (
-        ceiling_by_name(*names, Config(), workload, result(tps, workload)) for tps in (8675.0, 17349.0)
-    )
-    assert number(half, "of_strict_percent") < number(whole, "of_strict_percent") < 100
-    assert ceiling_by_name("nobody/knows", "H100", Config(), workload, result(1.0, workload)) == {}
-    assert ceiling_by_name(names[0], "Voodoo", Config(), workload, result(1.0, workload)) == {}
-    assert ceiling_by_name(names[0], "", Config(), workload, result(1.0, workload)) == {}
-
-
-def test_a_published_peak_of_thirty_million_tokens_is_above_what_can_be() -> None:
-    workload = Workload(num_prompts=1000, max_concurrency=100)
-    found = ceiling_by_name("Qwen3-8B", "H100", Config(), workload, result(30_810_010.0, workload))
-    assert number(found, "of_strict_percent") > 1000
 
 
 ODD = st.one_of(
