@@ -94,10 +94,12 @@ def cores(usages: Sequence[Usage], group: str, window: Window) -> Iterator[tuple
         if group in usage.cpu_s and window.start_s <= usage.at_s <= window.end_s
     ]
     pairs = [(end - start, after - before) for (start, before), (end, after) in pairwise(known)]
-    busy = [spent / seconds for seconds, spent in pairs if seconds > 0 and spent >= 0]
+    # A unit that ends takes its cgroup along: what was spent seems to shrink.
+    busy = [(seconds, spent) for seconds, spent in pairs if seconds > 0 and spent >= 0]
     if busy:
-        yield f"{group}_cpu_cores_mean", (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
-        yield f"{group}_cpu_cores_max", max(busy)
+        seconds = sum(seconds for seconds, _ in busy)
+        yield f"{group}_cpu_cores_mean", sum(spent for _, spent in busy) / seconds
+        yield f"{group}_cpu_cores_max", max(spent / seconds for seconds, spent in busy)
 
 
 def machine(usages: Sequence[Usage], window: Window) -> Iterator[tuple[str, float]]:

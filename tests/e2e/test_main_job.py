@@ -179,3 +179,7 @@ def _complete_once(site: Site) -> None:
     assert rows[0].attempt == 1
     assert rows[0].result is not None
     assert (rows[0].result.completed, rows[0].result.failed) == (300, 0)
+    # Sampled by the host itself, whoever could see it, and placed by the client's own clock.
+    sampled = rows[0].telemetry
+    assert sampled["window_from"] == "client"
+    assert sampled["generation_tps"] == pytest.approx(rows[0].result.output_throughput, rel=0.01)

@@ -229,6 +229,15 @@ def test_a_unit_that_was_not_there_for_a_while_has_the_rest() -> None:
     assert figures(**{samples.HOST: packed(lines)})["client_cpu_cores_mean"] == 1.0
 
 
+def test_a_unit_that_ended_in_the_window_takes_nothing_back() -> None:
+    lines = [clock(), *(usage(at, {"client": 50.0 + at if at < 18 else 40.0}) for at in range(25))]
+    seen = figures(**{samples.HOST: packed(lines)})
+
+    # Seven seconds at one core, then two at none; the second in which it ended tells nothing.
+    assert seen["client_cpu_cores_mean"] == pytest.approx(7 / 9)
+    assert seen["client_cpu_cores_max"] == 1.0
+
+
 def test_a_file_without_an_end_is_read_as_far_as_it_goes() -> None:
     whole = packed(metrics(dict(RAMP)) * 50)
     text = samples.unpacked(whole[: len(whole) // 2])
