@@ -141,11 +141,11 @@ def _end_clients(lane: Lane) -> tuple[FleetbenchError, ...]:
         abandon(store, run_id, mine, client, lane.client_session)
         for preload in lane.preloads():
             dismiss(lane.client_session, preload)
-        sampling.forget_all(lane.session, lane.host, run_id)
-        sampling.forget_clients(lane.client_session, client, run_id, mine)
         if lane.engine.client is None:
             known = {row.unit_name for row in store.measurements(run_id) if row.client == client.name}
             forget_others(lane.client_session, client, run_id, known)
+        sampling.forget_all(lane.session, lane.host, run_id)
+        sampling.forget_clients(lane.client_session, client, run_id, mine)
     except FleetbenchError as exc:
         return (exc,)
     return ()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 from nouns import HOST, gpu
 from report_rows import measurement
@@ -144,3 +147,25 @@ def test_leftovers_are_ended_by_the_runs_name_and_on_a_clients_host_by_the_trial
         "/vllm/runs fleetbench-poll-RUN-",
         "/vllm/runs fleetbench-usage-RUN-t3- fleetbench-usage-RUN-t12-",
     ]
+
+
+def test_samples_of_a_client_that_finished_unseen_stay_for_a_resumed_run(tmp_path: Path) -> None:
+    """The script itself, with a systemctl that does nothing."""
+    (tmp_path / "systemctl").write_text("#!/bin/sh\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    runs = tmp_path / "runs"
+    for name in ("bench-RUN-t1-l0-r1", "poll-RUN-t1-l0-r1", "poll-RUN-t1-l0-r2", "usage-RUN-t1-l0-r1"):
+        (runs / f"fleetbench-{name}" / "out").mkdir(parents=True)
+    (runs / "fleetbench-bench-RUN-t1-l0-r1" / "out" / "exit_status").write_text("0\n")
+
+    def forget(*names: str) -> list[str]:
+        text = (Path(str(sampling.__file__)).parent / "poll_forget.sh").read_text("utf-8")
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        subprocess.run(["bash", "-c", text, "fleetbench", str(runs), *names], check=True, env=env)
+        return sorted(path.name.removeprefix("fleetbench-") for path in runs.iterdir())
+
+    kept = ["bench-RUN-t1-l0-r1", "poll-RUN-t1-l0-r1", "usage-RUN-t1-l0-r1"]
+    assert forget("fleetbench-poll-RUN-", "fleetbench-usage-RUN-t1-") == kept
+    assert forget("fleetbench-poll-RUN-t1-l0-r1") == ["bench-RUN-t1-l0-r1", "usage-RUN-t1-l0-r1"]
+    (runs / "fleetbench-bench-RUN-t1-l0-r1" / "out" / "exit_status").unlink()
+    assert forget("fleetbench-usage-RUN-t1-") == ["bench-RUN-t1-l0-r1"]
