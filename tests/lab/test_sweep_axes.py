@@ -11,7 +11,7 @@ import pytest
 from standin_host import INSTALL, STANDIN, VERSION, Fleet
 
 from fleetbench.model import TrialState
-from fleetbench.results.rows import RunState
+from fleetbench.results.rows import MeasurementKind, RunState
 
 MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 OTHER = "0.19.1"
@@ -32,6 +32,12 @@ repeats = 1
 [sweeps.misspelt]
 parallel = [{ tp = 1 }]
 serve_args = { "--max-num-sequences" = 4 }
+
+[sweeps.started-twice]
+parallel = [{ tp = 1 }]
+starts = 2
+repeats = 2
+workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
 
 [sweeps.versions]
 parallel = [{ tp = 1 }]
@@ -66,6 +72,22 @@ def judged(fleet: Fleet) -> Iterator[Fleet]:
     fleet.enter("lab-01", f"mkdir -p {SNAPSHOT} && cat > {SNAPSHOT}/config.json", stdin=config)
     yield fleet
     fleet.on("lab-01", "rm -rf /opt/vllm/models/huggingface")
+
+
+def test_each_start_of_a_configuration_is_a_server_of_its_own_and_one_row_of_noise(fleet: Fleet) -> None:
+    done = fleet.invoke(*SWEEP, "started-twice")
+    assert done.status == 0, done.err
+    with fleet.store() as store:
+        (run,) = store.runs()
+        trials = store.trials(run.id)
+        rows = [row for row in store.measurements(run.id) if row.kind is MeasurementKind.MEASURE]
+    assert [trial.state for trial in trials] == [TrialState.MEASURED] * 2
+    assert len({trial.effective["invocation"] for trial in trials}) == 2
+    assert len({trial.unit_text for trial in trials}) == 1
+    assert [(row.trial, row.repeat) for row in rows] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert rows[0].seed == rows[2].seed
+    summary = list(csv.DictReader(io.StringIO(fleet.fleetbench("report", run.id, "--format", "csv"))))
+    assert [row["starts"] for row in summary] == ["2", "2"]
 
 
 def test_each_argument_is_measured_and_what_cannot_be_is_left_out_with_its_reason(judged: Fleet) -> None:
