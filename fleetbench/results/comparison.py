@@ -20,6 +20,7 @@ SAME_PERCENT = 1.0  # within that, a difference is not worth a name
 # Servers that were started once each may differ by as much for no other reason (a rule of thumb, see
 # docs/statistics.md): what is claimed below that says so.
 RESTART_PERCENT = 3.0
+MOST_PERCENT = 200.0  # beyond that a difference is told as a multiple
 POWER = 0.8  # with which `more` repeats would show a difference
 # Fewer pairs cost more certainty than what they have in common gives back.
 LEAST_PAIRS = 3
@@ -86,8 +87,9 @@ class Comparison:
     def sentence(self, *, higher_is_better: bool = True, against: str = "") -> str:
         """Return what the comparison says, as a clause: `faster by 6–9 %`.
 
-        For latencies (`higher_is_better` False) it is `shorter by` or `longer by`. `against` names the second
-        group: `faster than tp=1 by 6–9 %`.
+        Far apart they are `3.1–4.2 times as fast`. For latencies (`higher_is_better` False) it is
+        `shorter by`, `longer by` or `times as long`. `against` names the second group: `faster than tp=1 by
+        6–9 %`.
         """
         if self.low is None or self.high is None:
             alone = f"{against} " if against else ""
@@ -96,6 +98,9 @@ class Comparison:
             return f"within {SAME_PERCENT:g} % of {against or 'each other'}"
         if self.differs:
             faster, slower = ("faster", "slower") if higher_is_better else ("longer", "shorter")
+            if self.low > 1 and self.high > MOST_PERCENT / 100 + 1:
+                word = "fast" if higher_is_better else "long"
+                return f"{_times(self.low, self.high)} times as {word}{f' as {against}' if against else ''}"
             than = f" than {against}" if against else ""
             word = faster if self.low > 1 else slower
             return f"{word}{than} by {percent_range(self.low, self.high)} %"
@@ -256,6 +261,11 @@ def _logs(observations: Iterable[Observation]) -> list[float]:
 
 def _ratio(logarithm: float) -> float:
     return math.exp(max(-700.0, min(logarithm, 700.0)))  # beyond that no float holds it
+
+
+def _times(low: float, high: float) -> str:
+    shown = (f"{bound:,.0f}" if bound >= 100 else f"{bound:.3g}" for bound in (low, high))
+    return "–".join(dict.fromkeys(shown))
 
 
 def _apart(ratio: float) -> str:

@@ -80,6 +80,13 @@ def test_latencies_are_shorter_or_longer() -> None:
     assert other.sentence(higher_is_better=False, against="dp=2") == "longer than dp=2 by 5–10 %"
 
 
+def test_what_is_far_apart_is_told_as_a_multiple() -> None:
+    found = compared(group(400, 410, 390), group(100, 101, 99))
+    assert found.sentence() == "3.79–4.22 times as fast"
+    assert found.sentence(higher_is_better=False, against="tp=1") == "3.79–4.22 times as long as tp=1"
+    assert compared(group(100, 101, 99), group(400, 410, 390)).sentence() == "slower by 74–76 %"
+
+
 def test_noise_is_said_with_what_would_find_more() -> None:
     found = compared(group(104, 112, 100), group(100, 101, 99))
     assert not found.differs
