@@ -34,6 +34,18 @@ def spec_hash(spec: ServiceSpec) -> str:
     return _hash(_rendered(spec))
 
 
+def hash_in(text: str) -> str:
+    """Return the hash that a unit's text carries; empty when it has none."""
+    found = re.search(r"\bFLEETBENCH_SPEC=([0-9a-f]{12})\b", text)
+    return found[1] if found else ""
+
+
+def hash_of(text: str) -> str:
+    """Return the hash that a unit's text should carry: other than `hash_in`, when it was changed by hand."""
+    carried = hash_in(text)
+    return _hash(text.replace(carried, _SPEC_MARK)) if carried else ""
+
+
 def serve_arguments(spec: ServiceSpec) -> tuple[str, ...]:
     """Given a spec, return the server's command line.
 

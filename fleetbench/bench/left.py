@@ -9,21 +9,30 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from fleetbench import __version__
 from fleetbench.bench.client import RESULT, Client, Left, State
 from fleetbench.errors import FleetbenchError, Unreadable, one_line, without_secrets
+from fleetbench.results import raw_files
 from fleetbench.results.parse import parse
-from fleetbench.results.rows import MeasurementRow
+from fleetbench.results.rows import Json, MeasurementRow
 from fleetbench.results.store import Store
 from fleetbench.results.values import Block
-from fleetbench.whole_file import write_whole
 
 ATTEMPTS = 2
+CLIENT = "client.json"
+# What `keep` writes of one attempt; the readings of the server's counters belong to the next one already.
+_OF_AN_ATTEMPT = ("stdout", "stderr", RESULT, CLIENT)
 
 
-def keep(store: Store, row: MeasurementRow, made: Client, left: Left, **more: str) -> None:
-    """Write the raw files below the run's directory, each whole or not at all; `more` goes to client.json."""
+def keep(store: Store, row: MeasurementRow, made: Client, left: Left, **more: Json) -> None:
+    """Write the raw files below the run's directory, each whole or not at all; `more` goes to client.json.
+
+    What an earlier attempt left is moved to `attempt-N` beside them.
+    """
     directory = store.directory(row.run_id) / row.directory
+    _set_earlier_aside(directory, row.attempt)
     described = {
+        "fleetbench": __version__,
         "unit": made.unit,
         "program": left.program,
         "not_preloaded": left.not_preloaded,
@@ -32,12 +41,39 @@ def keep(store: Store, row: MeasurementRow, made: Client, left: Left, **more: st
         "environment": {name: masked(name, value) for name, value in made.environment.items()},
         "exit_status": left.exit_status,
         "systemd_result": left.result,
+        "limit_s": made.limit_s,
         "seed": row.seed,
         "client": row.client,
         "attempt": row.attempt,
         "fetched_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    keep_files(directory, dict(left.content) | {"client.json": json.dumps(described, indent=2).encode()})
+    keep_files(directory, dict(left.content) | {CLIENT: json.dumps(described, indent=2).encode()})
+
+
+def _set_earlier_aside(directory: Path, attempt: int) -> None:
+    """Move what an earlier attempt left: where this one leaves less, its files must not stand for these."""
+    stored = [raw_files.stored_name(directory, name) for name in _OF_AN_ATTEMPT]
+    earlier = described(directory).get("attempt")
+    try:
+        if isinstance(earlier, int) and 0 < earlier < attempt:
+            place = directory / f"attempt-{earlier}"
+            place.mkdir(exist_ok=True)
+            for name in filter(None, stored):
+                (directory / name).replace(place / name)
+        else:  # the same attempt, fetched once more
+            for name in filter(None, stored):
+                (directory / name).unlink()
+    except OSError as exc:
+        raise _no_room(directory, exc) from exc
+
+
+def described(directory: Path) -> Mapping[str, Json]:
+    """Return what client.json says in a measurement's directory; empty when it is not there, or broken."""
+    try:
+        found = json.loads(raw_files.read(directory, CLIENT) or b"{}")
+    except (ValueError, RecursionError, Unreadable):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def masked(name: str, value: str) -> str:
@@ -47,16 +83,20 @@ def masked(name: str, value: str) -> str:
 
 
 def keep_files(directory: Path, content: Mapping[str, bytes]) -> None:
-    """Write files into a directory of the run, atomically; FleetbenchError when there is no room or right."""
+    """Write files into a directory of the run, atomically and large ones packed; FleetbenchError when there
+    is no room or right."""
     try:
-        for name, data in content.items():
-            write_whole(directory / name, data)
+        raw_files.keep(directory, content)
     except OSError as exc:
-        raise FleetbenchError(
-            f"cannot keep the raw files in {directory}",
-            cause=exc.strerror or str(exc),
-            next_step="make room or mend the rights, then resume the run: nothing on the host is lost",
-        ) from exc
+        raise _no_room(directory, exc) from exc
+
+
+def _no_room(directory: Path, exc: OSError) -> FleetbenchError:
+    return FleetbenchError(
+        f"cannot keep the raw files in {directory}",
+        cause=exc.strerror or str(exc),
+        next_step="make room or mend the rights, then resume the run: nothing on the host is lost",
+    )
 
 
 def read_blocks(content: Mapping[str, bytes], source: str) -> tuple[Block | None, tuple[str, ...]]:

@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleetbench.bench import client as clients
-from fleetbench.bench.left import begin_again, keep, last_words, read_blocks
+from fleetbench.bench.judged import Sent, judged
+from fleetbench.bench.left import begin_again, keep, read_blocks
 from fleetbench.bench.prepare import Programs, environment, executable
 from fleetbench.bench.witness import NoWitness, Witness
 from fleetbench.bench_command import bench_command
 from fleetbench.bench_program import Choice, Program, choose
 from fleetbench.errors import HostRebooted, NotReady, UsageError
 from fleetbench.model import Host, Workload
-from fleetbench.results.rows import Finding, MeasurementKind, MeasurementRow, Verdict
+from fleetbench.results import manifest
+from fleetbench.results.records import document_of
+from fleetbench.results.rows import Json, MeasurementKind, MeasurementRow
 from fleetbench.results.store import Store
-from fleetbench.results.verdict import judge
 from fleetbench.transport.durable import DurableSession
 
 INSTEAD = "-python"
@@ -109,7 +111,7 @@ def measure(
             except NotReady as exc:  # the server died: its client has nothing left to measure
                 clients.stop(session, made)
                 ended()
-                keep(store, row, made, clients.fetch(session, made))
+                keep(store, row, made, clients.fetch(session, made), **_asked(task))
                 clients.clear(session, made)
                 witness.forget(row, keep=True)
                 if isinstance(exc, HostRebooted):
@@ -121,7 +123,8 @@ def measure(
             alive()  # what ended the client may have ended the server too, and that is another matter
         if left.exit_status != 0:
             clients.refuse_without_room(session, made, _name(task))
-        keep(store, row, made, left, not_rust=choice.why, version=client.build.version)
+        more: dict[str, Json] = {"not_rust": choice.why, "version": client.build.version}
+        keep(store, row, made, left, **more, **_asked(task))
         rust = choice.program is Program.RUST and task.workload.client_program == "auto"
         why, instead = begin_again(
             row.attempt, state, left, outlived=outlived, wanted=task.workload.num_prompts, rust=rust
@@ -249,29 +252,19 @@ def _judge(
     witness: Witness,
 ) -> MeasurementRow:
     block, unread = read_blocks(left.content, row.directory)
-    said: list[str] = list(task.notes)
-    if left.result != "timeout" and block is None:
-        said += [*unread, *last_words(left)]
-    told = replace(row, client_program=left.program or "")
-    seen = witness.after(told, block.result if block else None)
-    judged = judge(
-        block.result if block else None,
-        task.workload,
-        complete=block.complete if block else True,
-        problems=block.problems if block else unread,
-        exit_status=left.exit_status,
-        client_program=left.program or "",
-        witnessed=(*_limit(task, left), *seen.findings),
-    )
+    result = block.result if block else None
+    seen = witness.after(replace(row, client_program=left.program or ""), result)
+    judgement, said = judged(left, block, unread, _sent(task), seen.findings)
+    manifest.record(store.directory(row.run_id), row.directory)
     return store.finish_measurement(
         task.run_id,
         task.trial,
         task.workload_index,
         task.repeat,
         task.kind,
-        result=block.result if block else None,
-        verdict=judged.verdict,
-        findings=judged.findings,
+        result=result,
+        verdict=judgement.verdict,
+        findings=judgement.findings,
         reasons=said,
         exit_status=left.exit_status,
         client_program=left.program or "",
@@ -281,12 +274,13 @@ def _judge(
     )
 
 
-def _limit(task: Task, left: clients.Left) -> tuple[Finding, ...]:
-    if left.result != "timeout":
-        return ()
-    text = f"the client ran into its limit of {task.limit_s:g} s and was killed"
-    numbers = {"limit_s": task.limit_s}
-    return (Finding(rule="client-limit", verdict=Verdict.INVALID, text=text, numbers=numbers),)
+def _asked(task: Task) -> dict[str, Json]:
+    """What client.json says of the task: with it the result can be judged once more."""
+    return {"workload": document_of(task.workload), "notes": list(task.notes)}
+
+
+def _sent(task: Task) -> Sent:
+    return Sent(workload=task.workload, limit_s=task.limit_s, notes=task.notes)
 
 
 def _name(task: Task) -> str:

@@ -115,6 +115,12 @@ def result_columns(result: BenchResult) -> tuple[dict[str, Any], tuple[str, ...]
     return columns, tuple(refused)
 
 
+def as_stored(result: BenchResult) -> BenchResult:
+    """Return a result as the store gives it back: without what it cannot keep."""
+    columns, _ = result_columns(result)
+    return _result_of(columns)
+
+
 def run_of(record: Record) -> RunRow:
     """Return a run from its database row."""
     return RunRow(

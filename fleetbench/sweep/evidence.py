@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetbench import __version__
 from fleetbench.bench.left import keep_files
 from fleetbench.errors import FleetbenchError
 from fleetbench.facts.document import to_json
 from fleetbench.facts.values import HostFacts
+from fleetbench.model import Host
+from fleetbench.results import manifest
+from fleetbench.results.rows import Json
 from fleetbench.service.lifecycle import ReadFacts
+from fleetbench.sweep.ground import Bench
+from fleetbench.sweep.versions import document, versions_of
 from fleetbench.transport.base import bash
 from fleetbench.transport.durable import DurableSession
 
@@ -32,6 +39,22 @@ class Evidence:
         content = {name: text.encode() for name, text in texts.items()}
         keep_files(self.directory, content | {"facts-before.json": to_json(facts).encode()})
 
+    def keep_versions(self, server: Host, facts: HostFacts, bench: Bench, read_facts: ReadFacts) -> None:
+        """Write the versions of what serves and of what measures, and the facts of a client's own host."""
+        content: dict[str, bytes] = {}
+        client_facts = facts
+        if bench.client.name != server.name:
+            client_facts = read_facts(bench.session)
+            content["facts-client.json"] = to_json(client_facts).encode()
+        controller: dict[str, Json] = {"python": platform.python_version(), "kernel": platform.release()}
+        content["versions.json"] = document(
+            __version__,
+            controller,
+            versions_of(facts, server.venv),
+            versions_of(client_facts, bench.client.venv),
+        )
+        keep_files(self.directory, content)
+
     def keep_after(self, journals: Mapping[str, str], read_facts: ReadFacts) -> None:
         """Write the facts as they are now, and by file name the whole journal of a unit's life, which an
         invocation id names; an empty one names none."""
@@ -41,6 +64,7 @@ class Evidence:
                 journal = self.session.read(bash(_JOURNAL, invocation), timeout_s=120)
                 content[name] = journal.stdout.encode()
         keep_files(self.directory, content)
+        manifest.record(self.directory.parent, self.directory.name, deep=False)
 
 
 def set_aside(directory: Path, mark: str) -> Path | None:
@@ -57,6 +81,7 @@ def set_aside(directory: Path, mark: str) -> Path | None:
         place = directory.with_name(f"{directory.name}-{mark}-{turn}")
     try:
         directory.rename(place)
+        manifest.moved(directory.parent, directory.name, place.name)
     except OSError as exc:
         raise FleetbenchError(
             f"cannot keep {directory} as {place.name}",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
+from fleetbench.bench.left import keep_files
 from fleetbench.errors import NotReady
 from fleetbench.model import Host, ServiceSpec
 from fleetbench.results.rows import NOTHING, Json, TrialRow, as_json
 from fleetbench.service.lifecycle import Ready, address_of
-from fleetbench.service_log import read_service_log
-from fleetbench.sweep.effective import Asked, Effective, failure_of, mismatches, read_back
+from fleetbench.sweep.answers import Answers, files_of, together
+from fleetbench.sweep.effective import Asked, Effective, failure_of, mismatches
 from fleetbench.sweep.ground import Ground
 from fleetbench.sweep.scrape import scrape
 from fleetbench.transport.base import bash
@@ -36,12 +36,15 @@ def prove(
 
     Raises NotReady, which names both values, when one of them differs from what its spec asked for.
     """
+    directory = ground.store.directory(row.run_id) / f"trial-{row.number:02d}"
     found: list[tuple[str, ...]] = []
     effective: list[Effective] = []
     for spec, ready in served:
-        effective.append(effective_of(ground.session, spec, ready))
+        answers = answers_of(ground.session, spec, ready)
+        keep_files(directory, files_of(spec.port, answers))
+        effective.append(answers.effective)
         found.append(mismatches(asked_of(ground.host, spec), effective[-1]))
-    shown = as_json(_together(effective[0], effective))
+    shown = as_json(together(effective))
     known: dict[str, Json] = shown if isinstance(shown, dict) else {}
     known |= {"invocation": "+".join(ready.invocation for _, ready in served), **beside}
     ground.store.set_trial(row.run_id, row.number, effective=known)
@@ -69,20 +72,8 @@ def asked_of(host: Host, spec: ServiceSpec) -> Asked:
     )
 
 
-def effective_of(session: DurableSession, spec: ServiceSpec, ready: Ready) -> Effective:
-    """Read the journal of this start and the metrics, and return what runs; metrics may be missing."""
+def answers_of(session: DurableSession, spec: ServiceSpec, ready: Ready) -> Answers:
+    """Read the journal of this start and the metrics, which may be missing."""
     journal = session.read(bash(_START, ready.invocation), timeout_s=60)
     seen = scrape(session, [(address_of(spec.bind), spec.port)])
-    return read_back(read_service_log(journal.stdout), ready.served, seen.reading)
-
-
-def _together(first: Effective, effective: Sequence[Effective]) -> Effective:
-    """Return what independent servers have together: their room is added up, the rest is alike."""
-    rooms = [one.kv_cache_tokens for one in effective if one.kv_cache_tokens is not None]
-    fits = [one.concurrent_sequences for one in effective if one.concurrent_sequences is not None]
-    known = len(effective)
-    return replace(
-        first,
-        kv_cache_tokens=sum(rooms) if len(rooms) == known else None,
-        concurrent_sequences=round(sum(fits), 2) if len(fits) == known else None,
-    )
+    return Answers(log=journal.stdout, served=ready.served, metrics="" if seen.problem else seen.text)

@@ -49,6 +49,7 @@ def run_trial(ground: Ground, row: TrialRow, bench: Bench) -> TrialState:
         write_down(ground, row, attempt.wanted)
         evidence.keep_before(attempt.wanted.evidence, facts)
         bench = prepared(ground, row, bench)
+        evidence.keep_versions(ground.host, facts, bench, ground.read_facts)
         serving = bring_up(ground, row, attempt, facts)
         server = server_of(ground, attempt.wanted, bench.client)
         fresh = is_fresh(row, invocation_of(serving.starts))

@@ -5,6 +5,7 @@ The reading before is a file before the client starts, so that a controller that
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -16,20 +17,20 @@ from fleetbench.bench.left import keep_files
 from fleetbench.bench.measure import Server
 from fleetbench.bench.prepare import Preload
 from fleetbench.bench.witness import Seen
-from fleetbench.errors import one_line
+from fleetbench.errors import Unreadable
 from fleetbench.facts.values import Gpu, Missing
 from fleetbench.model import GpuSet, Workload
-from fleetbench.results.rows import Finding, Json, MeasurementRow, TrialRow, Verdict
+from fleetbench.results import raw_files
+from fleetbench.results.rows import Json, MeasurementRow, TrialRow
 from fleetbench.results.values import BenchResult
-from fleetbench.service.metrics import Reading, read
 from fleetbench.sweep import sampling
 from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.holders import intruders
 from fleetbench.sweep.nearness import Nearness
 from fleetbench.sweep.own_prefixes import prompts_of
-from fleetbench.sweep.proof import findings
 from fleetbench.sweep.sampling import Sampled
 from fleetbench.sweep.scrape import Endpoint, Scrape, scrape
+from fleetbench.sweep.witnessed import OBSERVED, Observed, found, head, to_json
 from fleetbench.telemetry import samples
 from fleetbench.telemetry.summary import AFTER, BEFORE, FILES, NOT_READ, summary
 from fleetbench.transport.base import bash
@@ -71,8 +72,8 @@ class CounterWitness:
 
     def outlived(self, row: MeasurementRow) -> bool:
         """True when the counters of this attempt are those of an earlier server."""
-        text = _text(self._path(row, BEFORE))
-        return text.startswith(self._attempt(row)) and not text.startswith(f"{self._head(row)}\n")
+        text = self._text(row, BEFORE)
+        return text.startswith(self._attempt(row)) and head(text) != self._head(row)
 
     def before(self, row: MeasurementRow) -> None:
         """Write the counters before the client starts, and begin to sample."""
@@ -85,23 +86,22 @@ class CounterWitness:
 
     def after(self, row: MeasurementRow, result: BenchResult | None) -> Seen:
         """Write the counters after it, and what was sampled, and judge; whatever cannot be read is said."""
-        last = scrape(self.ground.session, self._endpoints())
-        self._keep(row, AFTER, self._head(row), last)
-        first, problem = _reading(self._path(row, BEFORE), self._head(row))
+        self._keep(row, AFTER, self._head(row), scrape(self.ground.session, self._endpoints()))
         workload = self.trial.workloads[row.workload_index]
-        found = findings(
-            first,
-            last.reading,
-            result,
-            workload,
-            problem=problem or last.problem,
-            vocabulary=self._vocabulary_size(),
-            prompts=_prompts(workload),
+        observed = Observed(
             servers=len(self._endpoints()),
+            vocabulary=self._vocabulary_size(),
+            strangers=self._strangers(),
+            prompts_sha256=digest_of(workload),
         )
+        keep_files(self._path(row, OBSERVED).parent, {OBSERVED: to_json(observed)})
+        before, after = self._text(row, BEFORE), self._text(row, AFTER)
         telemetry = self._telemetry(row, result)
-        ceiling = self._ceilings().of(row, result, telemetry, self._sampling().gpus)
-        return Seen(findings=(*found, *self._intruders()), telemetry=telemetry, ceiling=ceiling)
+        return Seen(
+            findings=found(before, after, observed, result, workload, prompts_in(workload)),
+            telemetry=telemetry,
+            ceiling=self._ceilings().of(row, result, telemetry, self._sampling().gpus),
+        )
 
     def forget(self, row: MeasurementRow, *, keep: bool = False) -> None:
         """End sampling for this attempt, and remove what it left on the hosts."""
@@ -110,9 +110,8 @@ class CounterWitness:
         sampling.forget(self._sampling(), row)
 
     def _telemetry(self, row: MeasurementRow, result: BenchResult | None) -> Mapping[str, Json]:
-        place = self._path(row, BEFORE).parent
-        keep_files(place, sampling.end(self._sampling(), row))
-        kept = {name: path.read_bytes() for name in FILES if (path := place / name).is_file()}
+        keep_files(self._path(row, BEFORE).parent, sampling.end(self._sampling(), row))
+        kept = {name: content for name in FILES if (content := self._content(row, name)) is not None}
         return dict(summary(kept, result.duration if result else None))
 
     def _sampling(self) -> Sampled:
@@ -143,19 +142,12 @@ class CounterWitness:
             return ()
         return tuple(gpu for gpu in known if gpu.index in self.trial.gpus.indices)
 
-    def _intruders(self) -> Sequence[Finding]:
+    def _strangers(self) -> tuple[str, ...]:
         gpus: GpuSet = self.trial.gpus
         if not gpus.indices:
             return ()
         facts = self.ground.read_facts(self.ground.session)
-        return tuple(
-            Finding(
-                rule="foreign-load",
-                verdict=Verdict.SUSPECT,
-                text=f"somebody else was on its GPUs when it ended: {holder}",
-            )
-            for holder in intruders(facts, gpus, {self.server.unit})
-        )
+        return tuple(map(str, intruders(facts, gpus, {self.server.unit})))
 
     def _ceilings(self) -> Nearness:
         if not self._nearness:
@@ -182,6 +174,15 @@ class CounterWitness:
     def _path(self, row: MeasurementRow, name: str) -> Path:
         return self.ground.store.directory(row.run_id) / row.directory / name
 
+    def _content(self, row: MeasurementRow, name: str) -> bytes | None:
+        try:
+            return raw_files.read(self._path(row, name).parent, name)
+        except Unreadable:
+            return None
+
+    def _text(self, row: MeasurementRow, name: str) -> str:
+        return (self._content(row, name) or b"").decode("utf-8", "replace")
+
     def _keep(self, row: MeasurementRow, name: str, head: str, seen: Scrape) -> None:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seen.at))
         gap = f"{NOT_READ}{seen.problem}\n" if seen.problem else ""
@@ -195,26 +196,17 @@ def vocabulary(session: DurableSession, prefix: str, model: str) -> int | None:
     return int(answer) if re.fullmatch(r"[1-9]\d{0,8}", answer) else None
 
 
-def _reading(path: Path, head: str) -> tuple[Reading | None, str]:
-    """Return what a kept reading says, or why it says nothing."""
-    text = _text(path)
-    if not text.startswith(f"{head}\n"):
-        return None, "there is no reading from before it"
-    _, _, *rest = text.split("\n", 3)
-    if rest and rest[0].startswith(NOT_READ):
-        return None, one_line(rest[0].removeprefix(NOT_READ), 200)
-    return read(text), ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _prompts(workload: Workload) -> tuple[str, ...] | None:
+def prompts_in(workload: Workload) -> tuple[str, ...] | None:
+    """Return the texts of a workload's prompt file; None when it has none, or it cannot be read."""
     return _prompts_of(workload.prompts) if workload.prompts else None
+
+
+def digest_of(workload: Workload) -> str:
+    """Return the hash of a workload's prompt file; empty when it has none, or it cannot be read."""
+    try:
+        return hashlib.sha256(Path(workload.prompts).read_bytes()).hexdigest() if workload.prompts else ""
+    except OSError:
+        return ""
 
 
 @lru_cache(maxsize=4)

@@ -16,6 +16,7 @@ from fleetbench.facts.values import HostFacts
 from fleetbench.inventory import Inventory, find_host
 from fleetbench.model import GpuSet, Host, Model, Step, Trial, TrialState, Workload
 from fleetbench.preflight import refuse_prompts
+from fleetbench.results.manifest import sealing
 from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, TrialRow, Verdict
 from fleetbench.results.store import Store, open_store
 from fleetbench.service import lifecycle
@@ -160,7 +161,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, l
         limit_s=float(str(arguments.get("limit_s") or 7200)),
         warmup=bool(arguments.get("warmup", True)),
     )
-    with watch.until_closed(store), timeline:
+    with sealing(store, run.id), watch.until_closed(store), timeline:
         said(f"run {run.id}: {row.config.label} on GPU {row.gpus or '–'}, client {client.name}")
         try:
             _to_its_end(ground, run, row, bench, evidence)
@@ -221,6 +222,7 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
         endpoints=((address_of(bound_to(unit, now)), row.port),),
     )
     evidence.keep_before({"unit.service": text_of(host, now, unit)}, now)
+    evidence.keep_versions(host, now, bench, ground.read_facts)
     store.set_trial(
         run.id,
         row.number,

@@ -21,6 +21,7 @@ from fleetbench.plan.flags import check_flags
 from fleetbench.plan.ruled_out import with_verdicts
 from fleetbench.plan.schedule import Place, trials
 from fleetbench.results.interference import LEAST_REPEATS
+from fleetbench.results.manifest import sealing
 from fleetbench.results.rows import UNFINISHED, RunKind, RunRow
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.engine import run_sweep
@@ -205,7 +206,8 @@ def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, l
         expected=watch.expected,
         predecessor=predecessor,
     )
-    with watch.until_closed(store), timeline, Interruption(stop, run_id=run.id, owed=owed):
+    interruption = Interruption(stop, run_id=run.id, owed=owed)
+    with sealing(store, run.id), watch.until_closed(store), timeline, interruption:
         return run_sweep(engine, run)
 
 

@@ -51,7 +51,7 @@ MATRIX: dict[str, str] = {
     "provision": "accelerators compatibility facts/ lock model/ operations/ resolution steps",
     # what reads and keeps files
     "inventory/": "errors model/",
-    "results/": "errors model/",
+    "results/": "errors model/ whole_file",
     "report/": "errors model/ results/ telemetry/ whole_file",
     "ceiling/": "errors facts/ model/ plan/ releases results/ vllm_features",
     # what acts on hosts
@@ -64,14 +64,14 @@ MATRIX: dict[str, str] = {
     "deploy": "accelerators errors facts/ model/ operations/ preflight service/ steps transport/",
     "reconcile": "apply audit compatibility errors facts/ fleet lock model/ operations/ provision resolution"
     " steps transport.base",
-    "bench/": "bench_command bench_program errors model/ results/ transport.base transport/ vllm_features"
-    " whole_file",
+    "bench/": "bench_command bench_program errors model/ results/ transport.base transport/ vllm_features",
     "sweep/": "audit bench/ ceiling/ deploy errors facts/ fleet inventory/ model/ plan/ preflight results/"
     " service/ service_log telemetry/ transport.base transport/ units whole_file",
+    "verify/": "bench/ errors facts/ report/ results/ sweep/ telemetry/ units",
     "lab/": "errors lock resolution whole_file",
     # the edge
     "console": "errors",
-    "commands/": "ceiling/ console errors facts/ failures inventory/ model/ plan/ report/ results/"
+    "commands/": "ceiling/ console errors facts/ failures inventory/ model/ plan/ report/ results/ verify/"
     " whole_file",
     "cli": "console errors",
     "__main__": "cli",

@@ -16,6 +16,7 @@ from fleetbench.bench.prepare import Preload, Programs, dismiss, environment, pr
 from fleetbench.bench_program import SWITCH
 from fleetbench.errors import NotPossible
 from fleetbench.model import Config, GpuSet, Trial, Workload
+from fleetbench.results import manifest
 from fleetbench.results.rows import MeasurementKind, MeasurementRow, RunKind, Verdict
 from fleetbench.results.store import Store, open_store
 from fleetbench.transport.base import CommandResult
@@ -194,6 +195,20 @@ def test_a_rust_client_that_comes_to_nothing_is_replaced_for_the_workload(store:
         assert measured(store, host, programs, repeat=repeat).client_program == "python"
     assert host.programs == ["rust", "python", "python", "python"]
     assert kept(store, row)["not_rust"] == "the Rust client came to nothing"
+
+
+def test_what_an_earlier_attempt_left_never_stands_for_the_later_one(store: Store) -> None:
+    host = ClientHost(rust=1)
+    row = measured(store, host, prepared(host, WORKLOAD))
+    directory = store.directory(row.run_id) / row.directory
+    assert (row.attempt, kept(store, row)["attempt"]) == (2, 2)
+    earlier = json.loads((directory / "attempt-1" / "client.json").read_text())
+    assert (earlier["program"], earlier["attempt"]) == ("rust", 1)
+    assert (directory / "attempt-1" / "stderr").is_file()
+    assert not (directory / "attempt-1" / "result.json").exists()
+    known = manifest.read(store.directory(row.run_id))
+    assert known is not None
+    assert f"{row.directory}/attempt-1/client.json" in known.files
 
 
 def test_a_rust_client_that_was_asked_for_is_not_replaced(store: Store) -> None:

@@ -1,0 +1,104 @@
+"""A run as `verify` sees it: the rows of the store, and the raw files below its directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fleetbench.errors import Unreadable
+from fleetbench.results import raw_files
+from fleetbench.results.rows import MeasurementRow, RunRow, TrialRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfTrial:
+    """A trial with its directory."""
+
+    run: RunRow
+    row: TrialRow
+    directory: Path
+
+    @property
+    def place(self) -> str:
+        """Its path below the run's directory."""
+        return self.directory.name
+
+    def files(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the contents of those files that are there and can be read, by name."""
+        found = {name: self.read(name) for name in names}
+        return {name: content for name, content in found.items() if content is not None}
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None when it is not there, or broken (the manifest names it)."""
+        return _read(self.directory, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfMeasurement:
+    """A finished measurement with its directory; `earlier` are finished repeats of the same before it."""
+
+    run: RunRow
+    trial: TrialRow
+    row: MeasurementRow
+    directory: Path
+    earlier: tuple[MeasurementRow, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Its path below the run's directory."""
+        return self.row.directory
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None when it is not there, or broken (the manifest names it)."""
+        return _read(self.directory, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """Everything of one run."""
+
+    run: RunRow
+    directory: Path
+    trials: tuple[OfTrial, ...] = ()
+    measurements: tuple[OfMeasurement, ...] = ()
+    unfinished: tuple[MeasurementRow, ...] = field(default=())
+
+
+def material(
+    run: RunRow, directory: Path, trials: Iterable[TrialRow], rows: Iterable[MeasurementRow]
+) -> Material:
+    """Return a run's rows with the directories of their raw files."""
+    known, measured = {row.number: row for row in trials}, tuple(rows)
+    return Material(
+        run=run,
+        directory=directory,
+        trials=tuple(
+            OfTrial(run=run, row=row, directory=directory / f"trial-{row.number:02d}")
+            for row in known.values()
+        ),
+        measurements=tuple(
+            OfMeasurement(
+                run=run,
+                trial=known[row.trial],
+                row=row,
+                directory=directory / row.directory,
+                earlier=tuple(other for other in measured if _before(other, row)),
+            )
+            for row in measured
+            if row.finished
+        ),
+        unfinished=tuple(row for row in measured if not row.finished),
+    )
+
+
+def _before(other: MeasurementRow, row: MeasurementRow) -> bool:
+    same = (other.trial, other.workload_index, other.kind) == (row.trial, row.workload_index, row.kind)
+    return same and other.finished and other.repeat < row.repeat
+
+
+def _read(directory: Path, name: str) -> bytes | None:
+    try:
+        return raw_files.read(directory, name)
+    except Unreadable:
+        return None

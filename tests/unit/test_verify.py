@@ -1,0 +1,235 @@
+"""`fleetbench verify`: a digit that was changed anywhere is named, and what was not changed holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from measured_runs import alter, measured_run
+from sqlalchemy import text
+
+from fleetbench.cli import main
+from fleetbench.report.files import write_report
+from fleetbench.results import manifest
+from fleetbench.results.store import Store, open_store
+from fleetbench.verify.verification import Verification, verify
+
+REPEAT = "trial-01/workload-0/measure-1"
+
+
+@pytest.fixture
+def store(database_url: str, tmp_path: Path) -> Iterator[Store]:
+    with open_store(database_url, runs_directory=tmp_path / "runs") as found:
+        yield found
+
+
+def broken(found: Verification) -> dict[str, tuple[object, object]]:
+    """What does not hold: stored and found values by place and name."""
+    return {f"{claim.place}: {claim.name}": (claim.stored, claim.found) for claim in found.broken}
+
+
+def test_a_run_that_nobody_touched_holds_to_the_last_number(store: Store) -> None:
+    run = measured_run(store)
+    write_report(store, run)
+    found = verify(store, run)
+    assert found.holds
+    assert broken(found) == {}
+    assert found.unchecked == ()
+    assert found.checked > 150
+    assert found.files.sealed_at
+    assert found.files.differences == manifest.Differences()
+    assert found.files.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "place", "values"),
+    [
+        ("result.json", "51200.0", "51210.0", "output_throughput", (51200.0, 51210.0)),
+        ("result.json", '"completed": 4000', '"completed": 3999', "completed", (4000, 3999)),
+        ("result.json", '"mean_ttft_ms": 9.0', '"mean_ttft_ms": 9.000000000000002', "mean_ttft_ms", None),
+        ("client.json", '"seed": 1000001', '"seed": 1000002', "seed", (1000001, 1000002)),
+        ("client.json", '"exit_status": 0', '"exit_status": 1', "exit_status", (0, 1)),
+        ("client.json", '"output_len": 128', '"output_len": 129', "workload: output_len", (128, 129)),
+    ],
+)
+def test_one_digit_of_a_raw_file_is_named_with_both_values(
+    store: Store, name: str, old: str, new: str, place: str, values: tuple[object, object] | None
+) -> None:
+    run = measured_run(store)
+    alter(store.directory(run) / REPEAT / name, old, new)
+    found = verify(store, run)
+    assert not found.holds
+    assert found.files.differences.altered == (f"{REPEAT}/{name}",)
+    key = f"{REPEAT}: {place}"
+    assert key in broken(found)
+    if values is not None:
+        assert broken(found)[key] == values
+    assert all(where.startswith(REPEAT) or "report: " in where for where in broken(found))
+
+
+def test_a_counter_of_the_server_that_was_changed_is_a_finding_that_nobody_stored(store: Store) -> None:
+    run = measured_run(store, 1)
+    alter(store.directory(run) / REPEAT / "metrics-after.txt", "4000", "4900")
+    found = broken(verify(store, run))
+    text = "the server answered 4,900 requests, the client counts 4,000: somebody else used it"
+    assert found[f"{REPEAT}: finding server-requests"] == (None, text)
+    assert found[f"{REPEAT}: verdict"] == ("valid", "suspect")
+
+
+def test_a_digit_that_changes_the_verdict_says_so_and_names_the_headline_that_falls(store: Store) -> None:
+    run = measured_run(store, 1)
+    alter(store.directory(run) / REPEAT / "result.json", '"completed": 4000', '"completed": 3999')
+    found = broken(verify(store, run))
+    assert found[f"{REPEAT}: verdict"] == ("valid", "invalid")
+    assert found[f"{REPEAT}: finding counts"][0] is None
+    assert found["tp=1 dp=1, random 128/128 n=4000 c=400: report: output_throughput"] == (51200.0, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "key"),
+    [
+        ("unit.service", "Restart=no", "Restart=on", "hash of the unit's text"),
+        ("served-8101.json", "4096", "4097", "effective max_model_len"),
+        ("metrics-start-8101.txt", '"1000"', '"1001"', "effective kv_cache_tokens"),
+        ("facts-before.json", "575.57.08", "575.57.09", "versions of the server: driver"),
+        ("versions.json", '"0.19.1"', '"0.19.2"', "versions of the server: packages"),
+    ],
+)
+def test_what_a_trial_was_is_derived_too(store: Store, name: str, old: str, new: str, key: str) -> None:
+    run = measured_run(store, 1)
+    alter(store.directory(run) / "trial-01" / name, old, new)
+    found = verify(store, run)
+    assert f"trial-01: {key}" in broken(found)
+    assert found.files.differences.altered == (f"trial-01/{name}",)
+
+
+def test_a_number_that_was_changed_in_the_store_is_found_by_the_files_that_were_not(store: Store) -> None:
+    run = measured_run(store)
+    with store._engine.begin() as connection:
+        connection.execute(text("UPDATE measurements SET output_throughput = 61200 WHERE repeat = 2"))
+    found = verify(store, run)
+    assert found.files.differences == manifest.Differences()
+    second = "trial-01/workload-0/measure-2"
+    assert broken(found)[f"{second}: output_throughput"] == (61200.0, 51200.0)
+
+
+def test_a_table_of_the_report_that_was_edited_is_told_from_the_store(store: Store) -> None:
+    run = measured_run(store)
+    paths = write_report(store, run)
+    alter(paths.measurements, "51200.0", "59200.0")
+    found = broken(verify(store, run))
+    assert len(found) == 1
+    ((where, values),) = found.items()
+    assert where.startswith("report/measurements.csv, ")
+    assert where.endswith(": output_throughput")
+    assert values == ("51200.0", "59200.0")
+
+
+def test_files_that_are_gone_and_files_that_came_are_named(store: Store) -> None:
+    run = measured_run(store, 1)
+    directory = store.directory(run)
+    (directory / REPEAT / "result.json").unlink()
+    (directory / REPEAT / "notes.txt").write_text("mine")
+    found = verify(store, run)
+    assert not found.holds
+    assert found.files.differences.missing == (f"{REPEAT}/result.json",)
+    assert found.files.differences.unlisted == (f"{REPEAT}/notes.txt",)
+    assert broken(found)[f"{REPEAT}: output_throughput"] == (51200.0, None)
+
+
+def test_a_file_that_was_only_added_does_no_harm(store: Store) -> None:
+    run = measured_run(store, 1)
+    (store.directory(run) / "notes.txt").write_text("mine")
+    found = verify(store, run)
+    assert found.holds
+    assert found.files.differences.unlisted == ("notes.txt",)
+
+
+def test_an_old_run_without_a_manifest_says_so_and_its_numbers_are_derived_all_the_same(store: Store) -> None:
+    run = measured_run(store, 1)
+    directory = store.directory(run)
+    (directory / manifest.FILE_NAME).unlink()
+    old = json.loads((directory / REPEAT / "client.json").read_text())
+    for name in ("workload", "limit_s", "notes", "fleetbench"):
+        del old[name]
+    (directory / REPEAT / "client.json").write_text(json.dumps(old))
+    found = verify(store, run)
+    assert found.holds
+    assert "no manifest" in found.files.problem
+    assert [(one.place, one.name) for one in found.unchecked] == [(REPEAT, "verdict")]
+    alter(directory / REPEAT / "result.json", "51200.0", "51210.0")
+    assert f"{REPEAT}: output_throughput" in broken(verify(store, run))
+
+
+def test_rules_of_another_version_judge_nothing(store: Store) -> None:
+    run = measured_run(store, 1)
+    alter(store.directory(run) / REPEAT / "client.json", '"fleetbench": "0.1.0"', '"fleetbench": "9.9.9"')
+    (unchecked,) = verify(store, run).unchecked
+    assert (unchecked.name, unchecked.why) == ("verdict", "it was judged by the rules of fleetbench 9.9.9")
+
+
+def test_a_large_result_is_kept_packed_and_its_digits_are_found_as_well(store: Store) -> None:
+    run = measured_run(store, 1, lambda repeat: {"errors": ["x" * 100] * 4000, "output_throughput": 51199.5})
+    place = store.directory(run) / REPEAT
+    assert not (place / "result.json").exists()
+    assert (place / "result.json.gz").stat().st_size < 10_000
+    assert verify(store, run).holds
+    alter(place / "result.json", "51199.5", "51199.6")
+    assert broken(verify(store, run))[f"{REPEAT}: output_throughput"] == (51199.5, 51199.6)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b", b"[" * 50_000, b"\xff\xfe", b'{"completed": 1e999}'])
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{REPEAT}/result.json",
+        f"{REPEAT}/client.json",
+        f"{REPEAT}/witness.json",
+        f"{REPEAT}/metrics-after.txt",
+        "trial-01/versions.json",
+        "trial-01/served-8101.json",
+        "trial-01/facts-before.json",
+        "manifest.json",
+    ],
+)
+def test_whatever_a_file_holds_nothing_is_raised_and_the_run_does_not_pass_in_silence(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    with open_store(runs_directory=tmp_path) as store:
+        run = measured_run(store, 1)
+        (store.directory(run) / name).write_bytes(content)
+        found = verify(store, run)
+    assert not found.holds or found.files.problem
+
+
+def test_the_command_names_the_number_and_ends_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETBENCH_RUNS", str(tmp_path))
+    monkeypatch.delenv("FLEETBENCH_DB", raising=False)
+    with open_store(runs_directory=tmp_path) as store:
+        run = measured_run(store)
+        good = CliRunner().invoke(main, ["verify", "latest"])
+        assert good.exit_code == 0, good.output
+        assert f"run      {run}" in good.stdout
+        alter(store.directory(run) / REPEAT / "result.json", "51200.0", "51210.0")
+    bad = CliRunner().invoke(main, ["verify", run])
+    assert bad.exit_code == 1
+    assert f"{REPEAT}: output_throughput is 51200.0 in the store, result.json says 51210.0" in bad.stdout
+    assert "altered: trial-01/workload-0/measure-1/result.json" in bad.stdout
+    assert "error: run" in bad.stderr
+    assert "do not hold" in bad.stderr
+    shown = CliRunner().invoke(main, ["verify", run, "--format", "json"])
+    assert shown.exit_code == 1
+    document = json.loads(shown.stdout)
+    assert document["holds"] is False
+    assert {
+        "place": REPEAT,
+        "name": "output_throughput",
+        "stored": 51200.0,
+        "found": 51210.0,
+        "source": "result.json",
+    } in document["broken"]
