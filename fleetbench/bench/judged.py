@@ -8,11 +8,14 @@ from pathlib import Path
 
 from fleetbench.bench.client import RESULT, Left
 from fleetbench.bench.left import described, last_words
+from fleetbench.bench.witness import Seen
 from fleetbench.bench_program import Program
 from fleetbench.model import Workload
 from fleetbench.results import raw_files
 from fleetbench.results.records import workload_of
-from fleetbench.results.rows import Finding, Judgement, Verdict
+from fleetbench.results.rows import Finding, Judgement, MeasurementRow, Verdict
+from fleetbench.results.rules.around import Around
+from fleetbench.results.samples import read_samples
 from fleetbench.results.values import Block
 from fleetbench.results.verdict import judge
 
@@ -27,10 +30,24 @@ class Sent:
 
 
 def judged(
-    left: Left, block: Block | None, unread: Sequence[str], sent: Sent, witnessed: Sequence[Finding]
+    row: MeasurementRow,
+    left: Left,
+    block: Block | None,
+    unread: Sequence[str],
+    sent: Sent,
+    seen: Seen,
+    near: Around,
+    *,
+    client_version: str = "",
 ) -> tuple[Judgement, tuple[str, ...]]:
-    """Given what a client left, the report in it (and why there is none), and what a witness found, return
-    the judgement, and what else is to be said."""
+    """Return the judgement of a measurement, and what else is to be said.
+
+    Args:
+        row: as it was written down before it began.
+        left: what its client left. block, unread: the report in it, and why there is none.
+        sent: what the client was asked to do. seen: what a witness says. near: what is around it.
+        client_version: vLLM that the client belongs to.
+    """
     said: tuple[str, ...] = sent.notes
     if left.result != "timeout" and block is None:
         said += (*unread, *last_words(left))
@@ -41,7 +58,15 @@ def judged(
         problems=block.problems if block else tuple(unread),
         exit_status=left.exit_status,
         client_program=left.program or "",
-        witnessed=(*_limit(sent, left), *witnessed),
+        client_version=client_version if left.program else "",
+        witnessed=(*_limit(sent, left), *seen.findings),
+        telemetry=seen.telemetry,
+        ceiling=seen.ceiling,
+        samples=read_samples(left.content.get(RESULT, b"")),
+        trial=near.trial,
+        siblings=near.siblings,
+        seed=row.seed,
+        earlier=near.earlier,
     )
     return judgement, said
 

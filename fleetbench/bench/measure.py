@@ -23,6 +23,7 @@ from fleetbench.model import Host, Workload
 from fleetbench.results import manifest
 from fleetbench.results.records import document_of
 from fleetbench.results.rows import Json, MeasurementKind, MeasurementRow
+from fleetbench.results.rules.around import around
 from fleetbench.results.store import Store
 from fleetbench.transport.durable import DurableSession
 
@@ -254,7 +255,8 @@ def _judge(
     block, unread = read_blocks(left.content, row.directory)
     result = block.result if block else None
     seen = witness.after(replace(row, client_program=left.program or ""), result)
-    judgement, said = judged(left, block, unread, _sent(task), seen.findings)
+    near = around(row, store.trials(row.run_id), store.measurements(row.run_id, row.trial))
+    judgement, said = judged(row, left, block, unread, _sent(task), seen, near, client_version=version)
     manifest.record(store.directory(row.run_id), row.directory)
     return store.finish_measurement(
         task.run_id,

@@ -28,6 +28,7 @@ from fleetbench.sweep.ground import Bench, Ground
 from fleetbench.sweep.holders import intruders
 from fleetbench.sweep.nearness import Nearness
 from fleetbench.sweep.own_prefixes import prompts_of
+from fleetbench.sweep.port import stranger
 from fleetbench.sweep.sampling import Sampled
 from fleetbench.sweep.scrape import Endpoint, Scrape, scrape
 from fleetbench.sweep.witnessed import OBSERVED, Observed, found, head, to_json
@@ -92,6 +93,8 @@ class CounterWitness:
             servers=len(self._endpoints()),
             vocabulary=self._vocabulary_size(),
             strangers=self._strangers(),
+            listener=stranger(self.ground.session, self.server.unit, self.server.port, self.server.address),
+            port=self.server.port,
             prompts_sha256=digest_of(workload),
         )
         keep_files(self._path(row, OBSERVED).parent, {OBSERVED: to_json(observed)})

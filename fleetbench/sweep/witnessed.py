@@ -13,6 +13,7 @@ from fleetbench.model import Workload
 from fleetbench.results.rows import Finding, Verdict
 from fleetbench.results.values import BenchResult
 from fleetbench.service.metrics import Reading, read, total
+from fleetbench.sweep.port import second_listener
 from fleetbench.sweep.proof import findings
 from fleetbench.telemetry.summary import NOT_READ
 
@@ -27,13 +28,15 @@ class Observed:
     Attributes:
         servers: whose counters these are, how many.
         vocabulary: token ids of the model; None: unknown.
-        strangers: who else was on the GPUs when it ended.
+        strangers: who else was on the GPUs when it ended. listener: who else was on the port, empty: nobody.
         prompts_sha256: of the prompt file as it was then; empty: there was none.
     """
 
     servers: int = 1
     vocabulary: int | None = None
     strangers: tuple[str, ...] = ()
+    listener: str = ""
+    port: int = 0
     prompts_sha256: str = ""
 
 
@@ -63,7 +66,8 @@ def found(
         prompts=prompts,
         servers=observed.servers,
     )
-    return (*counted, *(_foreign(holder) for holder in observed.strangers))
+    others = second_listener(observed.port, observed.listener)
+    return (*counted, *(_foreign(holder) for holder in observed.strangers), *others)
 
 
 def head(text: str) -> str:
@@ -86,6 +90,8 @@ def to_json(observed: Observed) -> bytes:
         "servers": observed.servers,
         "vocabulary": observed.vocabulary,
         "strangers": list(observed.strangers),
+        "listener": observed.listener,
+        "port": observed.port,
         "prompts_sha256": observed.prompts_sha256,
     }
     return f"{json.dumps(document, indent=1)}\n".encode()
@@ -97,11 +103,20 @@ def from_json(content: bytes) -> Observed | None:
         document = json.loads(content)
         servers, vocabulary = document["servers"], document["vocabulary"]
         strangers, digest = tuple(map(str, document["strangers"])), str(document["prompts_sha256"])
+        listener, port = str(document.get("listener", "")), document.get("port", 0)
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    if not isinstance(servers, int) or not isinstance(vocabulary, int | None):
+    whole = isinstance(servers, int) and isinstance(vocabulary, int | None) and isinstance(port, int)
+    if not whole:
         return None
-    return Observed(servers=servers, vocabulary=vocabulary, strangers=strangers, prompts_sha256=digest)
+    return Observed(
+        servers=servers,
+        vocabulary=vocabulary,
+        strangers=strangers,
+        listener=listener,
+        port=port,
+        prompts_sha256=digest,
+    )
 
 
 def _foreign(holder: str) -> Finding:

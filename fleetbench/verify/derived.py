@@ -9,6 +9,7 @@ from fleetbench import __version__
 from fleetbench.bench.client import RESULT, Left
 from fleetbench.bench.judged import Sent, judged, kept
 from fleetbench.bench.left import CLIENT, described, read_blocks
+from fleetbench.bench.witness import Seen
 from fleetbench.errors import Unreadable
 from fleetbench.results.records import as_stored, finding_document, finding_of, result_columns, storable
 from fleetbench.results.rows import NOTHING, Finding, Json, MeasurementKind, Verdict
@@ -20,7 +21,7 @@ from fleetbench.verify.material import OfMeasurement
 
 # Findings of what was seen while it ran, which no file of the measurement repeats.
 FROM_ELSEWHERE = {"server-ended"}
-WITNESSED = {"prefix-cache", "server-requests", "foreign-load"}
+WITNESSED = {"prefix-cache", "server-requests", "server-tokens", "second-listener", "foreign-load"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,9 @@ def derived(case: OfMeasurement) -> Derived:
         return Derived(result=result, source=source, telemetry=telemetry, why=problem)
     left, sent = found
     witness, complete = _witnessed(case, block.result if block else None)
-    judgement, said = judged(left, block, unread, sent, witness)
+    seen = Seen(findings=tuple(witness), telemetry=telemetry, ceiling=case.row.ceiling)
+    version = case.row.client_version
+    judgement, said = judged(case.row, left, block, unread, sent, seen, case.near, client_version=version)
     _, refused = result_columns(block.result if block else BenchResult())
     return Derived(
         result=result,

@@ -9,6 +9,7 @@ from pathlib import Path
 from fleetbench.errors import Unreadable
 from fleetbench.results import raw_files
 from fleetbench.results.rows import MeasurementRow, RunRow, TrialRow
+from fleetbench.results.rules.around import Around, around
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +37,17 @@ class OfTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfMeasurement:
-    """A finished measurement with its directory; `earlier` are finished repeats of the same before it."""
+    """A finished measurement with its directory.
+
+    `earlier` are finished repeats of the same before it, `near` is what it was judged with.
+    """
 
     run: RunRow
     trial: TrialRow
     row: MeasurementRow
     directory: Path
     earlier: tuple[MeasurementRow, ...] = ()
+    near: Around = field(default_factory=Around)
 
     @property
     def place(self) -> str:
@@ -84,6 +89,7 @@ def material(
                 row=row,
                 directory=directory / row.directory,
                 earlier=tuple(other for other in measured if _before(other, row)),
+                near=around(row, known.values(), measured),
             )
             for row in measured
             if row.finished

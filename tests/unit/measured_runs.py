@@ -162,7 +162,7 @@ def measured_run(
                 workload=workload,
                 repeat=repeat,
                 kind=kind,
-                seed=1_000_000 + repeat,
+                seed=1_000_000 + repeat + 500 * (kind is MeasurementKind.WARMUP),
                 limit_s=60,
             ),
             SERVER,

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 from judged_rows import TRIAL, WORKLOAD, found, judged, report, requests, rules
-from report_rows import measurement
+from report_rows import measurement, repeats
 
 from fleetbench.model import Config
-from fleetbench.results.rows import Judgement, MeasurementKind, MeasurementRow, Verdict
+from fleetbench.results.rows import Judgement, MeasurementKind, MeasurementRow, MeasurementState, Verdict
+from fleetbench.results.rules.around import Around, around
 from fleetbench.results.rules.server import tokens
 from fleetbench.results.samples import Samples
 
@@ -259,6 +260,18 @@ def test_another_version_of_the_client_within_a_run_is_invalid() -> None:
     known = {"trial": TRIAL, "earlier": before, "client_version": "0.33.0"}
     assert judged(**known).verdict is Verdict.INVALID
     assert judged(**known | {"client_version": "0.32.0"}).verdict is Verdict.VALID
+
+
+def test_what_is_around_a_measurement_is_what_was_there_before_it() -> None:
+    rows = repeats(2, 5000, 5100, 5200)
+    other = repeats(2, 1.0, 2.0, workload_index=1) + [replace(row, trial=3) for row in repeats(3, 1.0)]
+    trials = (TRIAL, replace(TRIAL, number=3), replace(TRIAL, number=2, run_id="another"))
+    near = around(rows[2], trials, [*reversed(rows), *other])
+    assert [(row.kind.value, row.repeat) for row in near.earlier] == [("warmup", 1), ("measure", 1)]
+    assert (near.trial, [trial.number for trial in near.siblings]) == (TRIAL, [3])
+    running = replace(rows[1], state=MeasurementState.RUNNING)
+    assert around(rows[2], trials, [rows[0], running]).earlier == (rows[0],)
+    assert around(rows[0], (), rows) == Around()
 
 
 # ---------------------------------------------------------------- machine
