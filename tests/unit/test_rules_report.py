@@ -137,11 +137,12 @@ def test_few_special_tokens_and_chat_templates_are_no_other_prompts() -> None:
 
 def test_a_context_that_is_far_longer_than_the_requests_is_a_remark_of_our_own_rows() -> None:
     long = replace(TRIAL, config=Config(tp=2, max_model_len=65_536))
-    judgement = judged(trial=long)
+    assert rules(judged(trial=long, siblings=(replace(long, number=3),))) == set()
+    judgement = judged(trial=long, siblings=(replace(TRIAL, number=3),))
     assert judgement.verdict is Verdict.VALID
     assert found(judgement, "context-unused").numbers == {"request_tokens": 640, "max_model_len": 65_536}
     fitting = replace(TRIAL, config=Config(tp=2, max_model_len=2048))
-    assert rules(judged(trial=fitting)) == set()
+    assert rules(judged(trial=fitting, siblings=(replace(TRIAL, number=3),))) == set()
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,16 @@ def prompt(case: Case, limits: Thresholds) -> Iterator[Finding]:
 
 
 def context(case: Case, limits: Thresholds) -> Iterator[Finding]:
-    """A context length that no request came near to; a remark where the row is not about that length."""
+    """A context length that no request came near to.
+
+    Of our own rows that is said where the trials of a run differ in it, and is a remark.
+    """
     length, completed = case.asked.max_model_len, case.result.completed
     sent, made = case.result.total_input_tokens, case.result.total_output_tokens
     prompts = sent / completed if sent is not None and completed else case.asked.input_len
     answers = made / completed if made is not None and completed else case.asked.output_len
-    if not length or prompts is None or answers is None:
+    varied = any(trial.config.max_model_len != length for trial in case.siblings)
+    if not length or prompts is None or answers is None or (case.ours and not varied):
         return
     used = prompts + answers
     if used >= limits.context_used * length:
