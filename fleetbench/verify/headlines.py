@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from fleetbench.report.columns import Table, measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
+from fleetbench.report.files import sample_reader
 from fleetbench.report.summary import summarise
 from fleetbench.results.rows import UNFINISHED, Json, MeasurementRow
 from fleetbench.verify.claims import Checked, Unchecked, claims
@@ -43,7 +44,8 @@ def tables(whole: Material, _: Mapping[str, Derived]) -> Iterator[Checked]:
     if whole.run.state in UNFINISHED:
         return
     rows = tuple(case.row for case in whole.measurements)
-    report = summarise(whole.run, [case.row for case in whole.trials], rows)
+    read = sample_reader(whole.directory)
+    report = summarise(whole.run, [case.row for case in whole.trials], rows, read)
     for name, (make, key) in _TABLES.items():
         path = whole.directory / "report" / name
         if not path.is_file():

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from measured_runs import alter, measured_run
+from shared_material import SHARED, names
 from sqlalchemy import text
 
 from fleetbench.cli import main
 from fleetbench.report.files import write_report
 from fleetbench.results import manifest
+from fleetbench.results.samples import read_samples
 from fleetbench.results.store import Store, open_store
 from fleetbench.verify.verification import Verification, verify
 
@@ -179,6 +181,53 @@ def test_a_large_result_is_kept_packed_and_its_digits_are_found_as_well(store: S
     assert verify(store, run).holds
     alter(place / "result.json", "51199.5", "51199.6")
     assert broken(verify(store, run))[f"{REPEAT}: output_throughput"] == (51199.5, 51199.6)
+
+
+def detailed(repeat: int) -> dict[str, object]:
+    """A report with its requests: four thousand answers of 128 tokens, each a little slower than the last."""
+    count = 4000
+    ttfts = [round(0.009 + index / 1e6, 6) for index in range(count)]
+    mean_s = sum(ttfts) / count
+    return {
+        "input_lens": [128] * count,
+        "output_lens": [128] * count,
+        "ttfts": ttfts,
+        "itls": [[0.007] * 127] * count,
+        "errors": [""] * count,
+        "mean_ttft_ms": mean_s * 1000,
+        "median_ttft_ms": mean_s * 1000,
+        "p99_ttft_ms": (0.009 + 0.99 * (count - 1) / 1e6) * 1000,
+        **{f"{part}_e2el_ms": 898.0 + 2 for part in ("mean", "median")},
+        "p99_e2el_ms": 902.0,
+    }
+
+
+def test_one_digit_of_one_request_changes_the_mean_that_rests_on_it(store: Store) -> None:
+    run = measured_run(store, 1, detailed)
+    write_report(store, run)
+    found = verify(store, run)
+    assert broken(found) == {}
+    assert found.unchecked == ()
+    alter(store.directory(run) / REPEAT / "result.json", "0.009001", "0.009008")
+    after = broken(verify(store, run))
+    stored, derived = after[f"{REPEAT}: from its requests: mean_ttft_ms"]
+    assert isinstance(stored, float)
+    assert derived == pytest.approx(stored + 0.007 / 4000)
+    assert f"{REPEAT}: from its requests: median_ttft_ms" not in after
+
+
+@pytest.mark.parametrize(
+    "path", names("captures/cpu/bench_versions/results/v0.[13][0135].*.json"), ids=lambda path: path[-14:-5]
+)
+def test_what_real_clients_report_follows_from_the_requests_that_they_wrote_down(
+    tmp_path: Path, path: str
+) -> None:
+    content = json.loads((SHARED / path).read_text("utf-8").splitlines()[0])
+    with open_store(runs_directory=tmp_path) as store:
+        run = measured_run(store, 1, lambda _: content)
+        found = [claim for claim in broken(verify(store, run)) if "from its requests" in claim]
+    assert found == []
+    assert read_samples(json.dumps(content)) is not None
 
 
 @pytest.mark.parametrize("content", [b"", b"\x1f\x8b", b"[" * 50_000, b"\xff\xfe", b'{"completed": 1e999}'])
