@@ -90,7 +90,7 @@ def test_a_service_measured_from_another_host_keeps_what_both_hosts_were(swept: 
     assert found["unchecked"] == []
     versions = json.loads((directory_of(swept) / "trial-01" / "versions.json").read_text("utf-8"))
     assert (versions["server"]["host"], versions["client"]["host"]) == ("lab-01", "lab-02")
-    alter(directory_of(swept) / "trial-01" / "facts-client.json", "3.9.18", "3.9.19")
+    alter(directory_of(swept) / "trial-01" / "facts-client.json", '"python": "3.9.18"', '"python": "3.9.19"')
     (broken,) = verified(swept, status=1)["broken"]
     assert broken["name"] == "versions of the client: python"
 
