@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from fleetbench.bench.left import keep_files
 from fleetbench.ceiling.models import architecture_named
 from fleetbench.ceiling.row import Served, ceiling_of
 from fleetbench.facts.values import Gpu
@@ -13,7 +15,7 @@ from fleetbench.plan.architecture import Architecture
 from fleetbench.results.rows import NOTHING, Json, MeasurementRow, TrialRow
 from fleetbench.results.values import BenchResult
 from fleetbench.sweep.ground import Ground
-from fleetbench.sweep.shape import architecture_on
+from fleetbench.sweep.shape import KEPT, architecture_in, texts_on
 from fleetbench.units import exec_arguments
 
 
@@ -60,9 +62,15 @@ class Nearness:
             ),
         )
 
+    @property
+    def _place(self) -> Path:
+        return self.ground.store.directory(self.trial.run_id) / f"trial-{self.trial.number:02d}"
+
     def _architecture(self) -> Architecture | None:
         if not self._shape:
             repo = self.ground.model.repo
-            found, _ = architecture_on(self.ground.session, self.ground.host.prefix, repo)
-            self._shape.append(found or architecture_named(repo))
+            texts = texts_on(self.ground.session, self.ground.host.prefix, repo)
+            files = {name: text.encode() for name, text in zip(KEPT, texts or (), strict=False) if text}
+            keep_files(self._place, files)
+            self._shape.append(architecture_in(files) or architecture_named(repo))
         return self._shape[0]

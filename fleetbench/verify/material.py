@@ -32,7 +32,7 @@ class OfTrial:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None when it is not there, or broken (the manifest names it)."""
-        return _read(self.directory, name)
+        return raw_file(self.directory, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class OfMeasurement:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None when it is not there, or broken (the manifest names it)."""
-        return _read(self.directory, name)
+        return raw_file(self.directory, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,8 @@ def _before(other: MeasurementRow, row: MeasurementRow) -> bool:
     return same and other.finished and other.repeat < row.repeat
 
 
-def _read(directory: Path, name: str) -> bytes | None:
+def raw_file(directory: Path, name: str) -> bytes | None:
+    """Return the content of a raw file; None when it is not there, or broken."""
     try:
         return raw_files.read(directory, name)
     except Unreadable:

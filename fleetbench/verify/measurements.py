@@ -8,15 +8,22 @@ from collections.abc import Iterator, Mapping
 
 from fleetbench.bench.client import RESULT
 from fleetbench.bench.left import CLIENT, described
+from fleetbench.ceiling.models import architecture_named
+from fleetbench.ceiling.row import Served, ceiling_of
+from fleetbench.errors import Unreadable
+from fleetbench.facts.document import from_json
+from fleetbench.facts.values import Gpu, Missing
 from fleetbench.results.records import document_of, workload_of
 from fleetbench.results.rows import Finding, Json, MeasurementKind, as_json
 from fleetbench.results.samples import read_samples
 from fleetbench.results.schema import REAL_COLUMNS, TEXT_COLUMNS, WHOLE_COLUMNS
 from fleetbench.results.values import BenchResult
 from fleetbench.sweep.repeats import warm_up
+from fleetbench.sweep.shape import KEPT, architecture_in
+from fleetbench.units import exec_arguments
 from fleetbench.verify.claims import Checked, Unchecked, claims
 from fleetbench.verify.derived import FROM_ELSEWHERE, Derived
-from fleetbench.verify.material import OfMeasurement
+from fleetbench.verify.material import OfMeasurement, raw_file
 
 
 def result(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
@@ -50,6 +57,39 @@ def telemetry(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
         return
     found = dict(derived.telemetry)
     yield from claims(case.place, dict(case.row.telemetry), found, "its samples", "telemetry ")
+
+
+def ceiling(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
+    """What the hardware could do at most, from the model's configuration, the host's facts and the result."""
+    row, trial = case.row, case.trial
+    if not row.ceiling or row.kind is not MeasurementKind.MEASURE or derived.result is None:
+        return
+    place = case.directory.parent.parent
+    facts = raw_file(place, "facts-before.json")
+    known = _gpus(facts, trial.gpus.indices) if facts is not None else ()
+    files = {name: data for name in KEPT if (data := raw_file(place, name)) is not None}
+    if not known:
+        yield Unchecked(place=case.place, name="ceiling", why="which GPUs it had is not known any more")
+        return
+    served = Served(
+        words=exec_arguments(trial.unit_text)[3:],
+        effective=trial.effective,
+        version=trial.vllm_version,
+        client_program=row.client_program,
+    )
+    workload = trial.workloads[row.workload_index]
+    shape = architecture_in(files) or architecture_named(case.run.repo)
+    result, figures = derived.result, derived.telemetry
+    found = ceiling_of(shape, known, trial.config, workload, result, figures, served)
+    yield from claims(case.place, dict(row.ceiling), dict(found), "shape, GPUs and result", "ceiling ")
+
+
+def _gpus(facts: bytes, indices: tuple[int, ...]) -> tuple[Gpu, ...]:
+    try:
+        known = from_json(facts.decode("utf-8", "replace")).gpus
+    except Unreadable:
+        return ()
+    return () if isinstance(known, Missing) else tuple(gpu for gpu in known if gpu.index in indices)
 
 
 def samples(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:

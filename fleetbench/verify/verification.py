@@ -27,6 +27,7 @@ OF_A_MEASUREMENT: tuple[Callable[[OfMeasurement, Derived], Iterator[Checked]], .
     measurements.result,
     measurements.samples,
     measurements.telemetry,
+    measurements.ceiling,
     measurements.judgement,
 )
 OF_A_RUN: tuple[Callable[[Material, Mapping[str, Derived]], Iterator[Checked]], ...] = (

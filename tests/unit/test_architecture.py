@@ -67,7 +67,7 @@ MATRIX: dict[str, str] = {
     "bench/": "bench_command bench_program errors model/ results/ transport.base transport/ vllm_features",
     "sweep/": "audit bench/ ceiling/ deploy errors facts/ fleet inventory/ model/ plan/ preflight results/"
     " service/ service_log telemetry/ transport.base transport/ units whole_file",
-    "verify/": "bench/ errors facts/ report/ results/ sweep/ telemetry/ units",
+    "verify/": "bench/ ceiling/ errors facts/ report/ results/ sweep/ telemetry/ units",
     "lab/": "errors lock resolution whole_file",
     # the edge
     "console": "errors",
