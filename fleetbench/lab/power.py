@@ -165,7 +165,8 @@ def enter(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command inside a host without its network; any exit status is returned.
 
-    Its processes belong to the host's control group, so that a power cut ends them too.
+    Its processes belong to the host's control group, so that a power cut ends them too, and to a session of
+    their own: a signal to a process group (`kill 0`, also of an empty pid) stays inside.
     """
     leader = cgroups.first_process(settings, name)
     if leader is None:
@@ -190,6 +191,7 @@ def enter(
             capture_output=True,
             timeout=timeout_s,
             env={"PATH": PATH},
+            start_new_session=True,
             check=False,
         )
     except subprocess.TimeoutExpired as error:

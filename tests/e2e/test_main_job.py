@@ -74,6 +74,7 @@ def test_a_deployed_service_answers_and_comes_back_after_a_reboot(site: Site) ->
 
 def test_a_killed_server_is_restarted_and_nobody_holds_its_memory(site: Site) -> None:
     pid = site.on("lab-01", "systemctl", "show", "vllm-8001", "-P", "MainPID").strip()
+    assert int(pid) > 1
     site.on("lab-01", "kill", "-9", pid)
     gone = 'test -z "$(nvidia-smi --query-compute-apps=pid --format=csv,noheader)"'
     site.wait_for("lab-01", "bash", "-c", gone, seconds=10)

@@ -70,6 +70,11 @@ def test_dnf_installs_a_python_that_can_make_environments(lab: LabUnderTest) -> 
     assert lab.ssh("lab-02", headers).returncode == 0
 
 
+def test_a_signal_to_a_process_group_of_a_host_stays_inside(lab: LabUnderTest) -> None:
+    assert labs.enter("lab-01", ["bash", "-c", "kill -9 0"], settings=lab.settings).returncode != 0
+    assert labs.enter("lab-01", ["true"], settings=lab.settings).returncode == 0
+
+
 def test_a_reboot_keeps_the_disk_and_changes_the_boot_id(lab: LabUnderTest, enter: Enter) -> None:
     boot_id = enter("lab-01", "cat", "/proc/sys/kernel/random/boot_id")
     journal = "journalctl --list-boots --no-pager -q | wc -l"
