@@ -20,10 +20,12 @@ ACTIONS = ("up", "down", "list", "reboot", "net", "kill", "start")
 MODELS_ON_HOST = "/srv/models"
 MODELS_TOML = f"""\
 # Written by `invoke lab up`: a model of half a megabyte, made on the spot, with random weights.
+# float32: in bfloat16 vLLM takes a CPU's AMX, and its workers die with SIGILL where a virtual machine passes
+# AMX on by halves (seen with 0.32.0 on a nested one).
 [models.tiny]
 repo = "{MODELS_ON_HOST}/tiny"
 max_model_len = 1024
-serve_args = ["--enforce-eager"]
+serve_args = ["--enforce-eager", "--dtype", "float32"]
 sweep = "demo"
 """
 SWEEPS_TOML = """\
