@@ -17,13 +17,15 @@ own_place "$directory" "$user" || exit 73
 printf '%s\n' "$program" > "$directory/preloaded.py" && printf '%s\n' "$vllm" > "$directory/vllm" || exit 73
 client_properties "$user" "$credential"
 # The socket's directory is made by systemd, in /run where nobody else can, for this user alone; it goes with the
-# unit. One thread of OpenBLAS: a process with threads cannot be forked. A child that the kernel kills for memory
-# is its own affair.
+# unit. One thread of OpenBLAS, none of pyarrow's jemalloc: a process with threads cannot be forked. No GPU is
+# shown to it: vLLM's imports initialise CUDA, which would hold every GPU (0.25.1 on an H200). A child that the
+# kernel kills for memory is its own affair.
 systemd-run --quiet --collect --unit="$unit" --description="fleetbench: vllm bench serve, imported" \
   --property=RuntimeDirectory="$place" --property=RuntimeDirectoryMode=0700 --property=OOMPolicy=continue \
   --property=RuntimeMaxSec=$((lifetime + limit + 60)) --property=TimeoutStopSec=5 \
   --property=StandardOutput=null "${properties[@]}" "${assignments[@]}" \
-  --setenv=OPENBLAS_NUM_THREADS=1 -- \
+  --setenv=OPENBLAS_NUM_THREADS=1 --setenv=JE_ARROW_MALLOC_CONF=background_thread:false \
+  --setenv=CUDA_VISIBLE_DEVICES= -- \
   /bin/bash -c '
     if [ -n "${CREDENTIALS_DIRECTORY:-}" ]; then export HF_TOKEN_PATH="$CREDENTIALS_DIRECTORY/hf_token"; fi
     exec "$@"' fleetbench-preload "$python" "$directory/preloaded.py" "/run/$place" "$vllm" "$idle" "$lifetime" || exit 74

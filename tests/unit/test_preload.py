@@ -155,6 +155,16 @@ def test_a_process_with_threads_is_not_forked(site: Site) -> None:
     assert site.noted("one")[0] == "python"
 
 
+def test_the_thread_that_the_cuda_driver_starts_keeps_nobody_from_a_fork(site: Site) -> None:
+    name = "open(f'/proc/self/task/{threading.get_native_id()}/comm', 'w').write('cuda00001800007')"
+    site.on_import(
+        f"threading.Thread(target=lambda: ({name}, time.sleep(600)), daemon=True).start(); time.sleep(0.5)"
+    )
+    site.preload()
+    assert site.run("one") == 0
+    assert site.noted("one")[0] == "python, preloaded"
+
+
 def test_a_process_that_holds_a_gpu_does_not_stay(site: Site) -> None:
     text = (PROGRAMS / "preloaded.py").read_text()
     assert text.count('"/dev/nvidia-uvm"') == 1

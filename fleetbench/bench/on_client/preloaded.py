@@ -8,9 +8,10 @@ the file DIRECTORY/ready. `handover.py` connects, is told `{"ready": true}` and 
 with the length of its request, then the request: argv, directory and environment as JSON. The answers are
 lines: `{"started": true}` or `{"refused": why}`, and in the end `{"status": n}`.
 
-It stays single-threaded: a fork copies one thread, and the locks that the others hold. A connection that is
-closed kills its child; so does the end of this process. It ends by itself after IDLE_S seconds without a
-child, and takes no new one after LIFETIME_S.
+It stays single-threaded: a fork copies one thread, and the locks that the others hold. Importing vLLM calls
+cuInit(): its unit shows it no GPU, or it would hold them all, and keeps pyarrow's jemalloc from starting a
+thread. A connection that is closed kills its child; so does the end of this process. It ends by itself after
+IDLE_S seconds without a child, and takes no new one after LIFETIME_S.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import ctypes
 import gc
 import json
 import os
+import re
 import runpy
 import selectors
 import signal
@@ -43,7 +45,11 @@ GPU_DEVICES = {"/dev/nvidia-uvm", "/dev/kfd"}
 OWN_TO_EACH = {
     *("INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "RUNTIME_DIRECTORY", "MEMORY_PRESSURE_WATCH"),
     *("MEMORY_PRESSURE_WRITE", "OLDPWD", "PWD", "SHLVL", "_", "no_proxy", "OPENBLAS_NUM_THREADS"),
+    *("CUDA_VISIBLE_DEVICES", "JE_ARROW_MALLOC_CONF"),
 }
+# cuInit() starts this thread also where it is shown no GPU (driver 580). It sleeps until a GPU has news, and
+# holds no lock that a client would take.
+OF_THE_DRIVER = re.compile(r"cuda[0-9a-f]+")
 # A unit's credential lies in a directory of its own, and libraries read its path when they are imported.
 CREDENTIAL = ("CREDENTIALS_DIRECTORY", "HF_TOKEN_PATH")
 
@@ -99,9 +105,11 @@ def execute(request: Request, parent: int, own: Mapping[str, str]) -> None:
 
 def unfit() -> str:
     """Return why this process may not be forked or may not stay; empty when it may."""
-    tasks = [(task / "comm").read_text("utf-8", "replace") for task in Path("/proc/self/task").iterdir()]
-    if len(tasks) != 1:
-        return f"it has threads: {' '.join(name.strip() for name in tasks)}"
+    tasks = [
+        (task / "comm").read_text("utf-8", "replace").strip() for task in Path("/proc/self/task").iterdir()
+    ]
+    if len([name for name in tasks if not OF_THE_DRIVER.fullmatch(name)]) != 1:
+        return f"it has threads: {' '.join(tasks)}"
     held = set()
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the one that lists the directory is gone by now
