@@ -129,6 +129,40 @@ def test_the_host_is_what_held_a_30b_back_whose_gpu_was_idle_two_thirds_of_the_t
     )
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "prompts", "tps", "busy", "power_w", "running", "binds", "share"),
+    [
+        (1, 10, 203.1, 93, 397, 0.86, "bandwidth", 64),
+        (64, 640, 8583, 100, 575, 50, "bandwidth", 45),
+        (128, 1280, 12284, 98, 633, 98, "compute", 38),
+        (256, 2560, 11563, 69, 513, 213, "scheduler", 35),
+    ],
+)
+def test_what_bound_a_7b_on_an_h200_as_its_load_grew(
+    concurrency: int,
+    prompts: int,
+    tps: float,
+    busy: float,
+    power_w: float,
+    running: float,
+    binds: str,
+    share: float,
+) -> None:
+    # vLLM 0.25.1 by an own sweep, 128/128 tokens: more requests made it slower, with a GPU that waited.
+    workload = Workload(num_prompts=prompts, max_concurrency=concurrency)
+    seen: dict[str, Json] = {
+        "gpu_util_mean": busy,
+        "gpu_power_w_mean": power_w,
+        "kv_usage_max": 0.03,
+        "running_mean": running,
+        "waiting_mean": 1.0 if concurrency == 256 else 0.0,
+        "prefix_hit_share": 0.036 if concurrency == 256 else 0.0,
+        "client_cpu_cores_mean": 0.5,
+    }
+    found = row(tps, seen, shape=architecture("qwen2.5-7b"), workload=workload)
+    assert (found["binds"], round(number(found, "of_ceiling_percent"))) == (binds, share)
+
+
 def test_the_shares_of_decode_and_prefill_make_the_share_of_the_serial_estimate() -> None:
     found = row(4515.4)
     assert number(found, "serial_output_tps") == pytest.approx(9031, rel=2e-3)
