@@ -55,6 +55,14 @@ def word(repeats: Iterable[MeasurementRow], key: str) -> str | None:
     return "; ".join(dict.fromkeys(lines)) or None
 
 
+def reason(repeats: Iterable[MeasurementRow]) -> str | None:
+    """Return one repeat's sentence for each different bound: the numbers in the others differ by noise."""
+    by_bound: dict[object, MeasurementRow] = {}
+    for row in repeats:
+        by_bound.setdefault(row.ceiling.get("binds"), row)
+    return word(by_bound.values(), "why")
+
+
 def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e18:
         return None

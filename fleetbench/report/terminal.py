@@ -106,7 +106,8 @@ def nearness_table(report: Report) -> Table:
             row.name,
             *((one_line(row.workload.label),) if several else ()),
             *(_one_digit(nearness.median(row.repeats, key)) for key in keys),
-            *(nearness.word(row.repeats, key) for key in ("binds", "why")),
+            nearness.word(row.repeats, "binds"),
+            nearness.reason(row.repeats),
         )
         for row in report.rows
         if any(repeat.ceiling for repeat in row.repeats)

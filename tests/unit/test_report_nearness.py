@@ -65,6 +65,15 @@ def test_the_text_has_a_table_with_the_reason() -> None:
     assert "| 62" in part
 
 
+def test_repeats_that_differ_by_noise_have_one_reason_and_different_ones_each_theirs() -> None:
+    made = report(
+        near(60, why="62% of the serial estimate"),
+        near(61, why="63% of the serial estimate"),
+        near(20, "kv-room", why="the KV cache was 99% full"),
+    )
+    assert nearness_table(made).rows[0][-1] == "62% of the serial estimate; the KV cache was 99% full"
+
+
 def test_without_a_ceiling_nothing_is_shown() -> None:
     made = report({}, {}, {})
     assert "binds" not in terminal_table(made).columns
