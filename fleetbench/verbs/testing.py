@@ -51,8 +51,8 @@ def test(only: str) -> Exit:
             left_out.append(f"{tier.name} ({obstacle})")
             continue
         pytest = [sys.executable, "-m", "pytest", "-q", "-m", tier.marker]
-        if tier.processes > 1:  # a file's tests share their hosts
-            pytest += ["-n", str(tier.processes), "--dist", "loadfile"]
+        if tier.processes > 1:  # a file's tests share their hosts; its conftest.py orders the files
+            pytest += ["-n", str(tier.processes), "--dist", "loadfile", "--no-loadscope-reorder"]
         if not _passes(tier.name, pytest):
             failed.append(tier.name)
     for line in left_out:

@@ -16,6 +16,16 @@ from fleetbench.lab import machine, requirements
 from fleetbench.lab.settings import Settings, derived_subnet
 
 HERE = Path(__file__).parent
+# Minutes each: two processes that take file by file end together when these come first.
+LONG = (
+    "interruptions",
+    "falsifiers",
+    "clean_measurements",
+    "evidence",
+    "sampling_on_hosts",
+    "measuring",
+    "sweeps",
+)
 GPUS = ("driver=570.172.08 cuda=12.8|4x H100", "2x MI300X")
 
 
@@ -27,6 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.lab)
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
+    ranks = {HERE / f"test_{name}.py": rank for rank, name in enumerate(LONG, -len(LONG))}
+    items.sort(key=lambda item: ranks.get(item.path, 0))
 
 
 def remove_abandoned() -> None:
