@@ -14,6 +14,8 @@ HANGS = "server-hangs"
 _DIAGNOSE = r"""
 export LC_ALL=C.UTF-8
 unit=$1 invocation=$2
+# What a server wrote last may still be on its way to the journal when systemd has reported its end.
+timeout 10 journalctl --sync 2>/dev/null
 systemctl show "$unit" -p Result -p ExecMainStatus -p ExecMainCode -p NRestarts -p InvocationID
 echo
 if [ -n "$invocation" ]; then

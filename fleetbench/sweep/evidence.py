@@ -23,6 +23,7 @@ from fleetbench.transport.durable import DurableSession
 
 _JOURNAL = r"""
 export LC_ALL=C.UTF-8
+timeout 10 journalctl --sync 2>/dev/null # what was written last may still be on its way
 journalctl "_SYSTEMD_INVOCATION_ID=$1" + "INVOCATION_ID=$1" -o short-iso-precise --no-pager | tail -c 8000000
 """
 

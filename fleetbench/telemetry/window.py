@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from fleetbench.telemetry.samples import ClockPair, Sample, finite
 
@@ -59,16 +60,37 @@ def window(
             return Window(start_s=start, end_s=start + duration_s, source="client")
     if not samples:
         return None
-    worked = [
-        index
-        for index, (before, after) in enumerate(pairwise(samples))
-        if any(after.seen.values.get(key, 0) > before.seen.values.get(key, 0) for key in WORK)
-    ]
-    if not worked:
+    grown = [_grown(before, after) for before, after in pairwise(samples)]
+    if not any(grown):
         return Window(start_s=samples[0].at_s, end_s=samples[-1].at_s, source="samples")
-    end = samples[worked[-1] + 1].at_s
-    start = end - duration_s if duration_s else samples[worked[0]].at_s
-    return Window(start_s=start, end_s=end, source="server")
+    if duration_s:
+        end = _end_of_most(samples, grown, duration_s)
+        return Window(start_s=end - duration_s, end_s=end, source="server")
+    worked = [index for index, number in enumerate(grown) if number]
+    return Window(start_s=samples[worked[0]].at_s, end_s=samples[worked[-1] + 1].at_s, source="server")
+
+
+def _grown(before: Sample, after: Sample) -> float:
+    """Return how much work was done between two samples."""
+    values, earlier = after.seen.values, before.seen.values
+    return sum(max(0.0, values.get(key, 0) - earlier.get(key, 0)) for key in WORK)
+
+
+def _end_of_most(samples: Sequence[Sample], grown: Sequence[float], duration_s: float) -> float:
+    """Return when those seconds ended in which most was done; the earliest of several.
+
+    What is done after them is not the client's: a controller that comes back asks for a completion, to see
+    whether the server still answers.
+    """
+    ends = [sample.at_s for sample in samples[1:]]
+    totals = list(accumulate(grown, initial=0.0))
+    best, most = ends[-1], -1.0
+    for index, number in enumerate(grown):
+        if number:
+            done = totals[index + 1] - totals[bisect_right(ends, ends[index] - duration_s)]
+            if done > most:
+                best, most = ends[index], done
+    return best
 
 
 def _first_start(result: bytes) -> float | None:

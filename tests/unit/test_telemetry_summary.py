@@ -62,6 +62,16 @@ def test_without_the_clients_times_the_servers_counters_tell_the_end() -> None:
     assert seen["generation_tps"] == pytest.approx(500 / 9.5, rel=1e-4)
 
 
+def test_what_a_controller_asks_for_afterwards_is_not_the_clients() -> None:
+    """One that comes back after its death wants a completion, while the poller still samples."""
+    last = max(RAMP)
+    asked = exposition(prompt=2002, generated=1004, done=18, running=0, waiting=0, kv=0.0)
+    ramp: dict[int, str | None] = {**RAMP, last + 5: asked, last + 6: asked}
+    files = {samples.METRICS: packed(metrics(ramp)), samples.HOST: packed([clock()])}
+
+    assert summary(files, 9.5)["generation_tps"] == pytest.approx(500 / 9.5, rel=1e-4)
+
+
 def test_start_times_of_another_clock_do_not_place_the_window() -> None:
     """The Rust client counts them from its own start."""
     relative = json.dumps({"start_times": [2.8e-05, 0.1]}).encode()
