@@ -125,7 +125,15 @@ X
 }
 
 case $action in
-  up) port=$3 pack=$(realpath -- "$4") && lower && settle && login && boot ;;
+  up)
+    port=$3
+    pack=$(realpath -- "$4")
+    # One by one: joined by && a step that fails inside would not end the script.
+    lower
+    settle
+    login
+    boot
+    ;;
   down) down ;;
   *) echo "usage: host.sh up PLACE PORT PACK | host.sh down PLACE" >&2 && exit 2 ;;
 esac
