@@ -239,6 +239,12 @@ class HostFacts:
     numa_nodes: int = 0
     missing: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def gpu_name(self) -> str:
+        """What the GPUs are called: `NVIDIA H200`, `NVIDIA H100 NVL + NVIDIA H200`; empty: none are seen."""
+        gpus = () if isinstance(self.gpus, Missing) else self.gpus
+        return " + ".join(sorted({gpu.name for gpu in gpus}))
+
     def with_file(self, file: File) -> HostFacts:
         """Return the facts as they will be once `file` is there."""
         return replace(self, files=MappingProxyType({**self.files, file.path: file}))

@@ -128,6 +128,7 @@ class Trial:
 
     `skipped` is why the planner rules it out (None: it is run), `predicted` what it expects of it. `gpus` are
     those of all its units; where these are several, `port` is the balancer's and `member_ports` are theirs.
+    `gpu_name` is what the host's GPUs are called (`NVIDIA H200`), empty without GPUs.
     """
 
     number: int
@@ -140,3 +141,4 @@ class Trial:
     skipped: Failure | None = None
     predicted: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     member_ports: tuple[int, ...] = ()
+    gpu_name: str = ""

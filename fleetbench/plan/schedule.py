@@ -19,8 +19,8 @@ from fleetbench.preflight import units_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A host that takes part: the GPUs it has (by index) and how they are connected, what makes it like
-    another, a port that is free, and further ones that are."""
+    """A host that takes part: the GPUs it has (by index), their name and how they are connected, what makes
+    it like another, a port that is free, and further ones that are."""
 
     host: Host
     gpus: GpuSet
@@ -28,6 +28,7 @@ class Place:
     port: int
     topology: Topology | Missing | None = None
     more_ports: tuple[int, ...] = ()
+    gpu_name: str = ""
 
     @classmethod
     def of(cls, host: Host, facts: HostFacts) -> Place:
@@ -53,6 +54,7 @@ class Place:
             port=port,
             topology=facts.topology,
             more_ports=tuple(more),
+            gpu_name=facts.gpu_name,
         )
 
     def member_ports(self, config: Config) -> tuple[int, ...]:
@@ -126,6 +128,7 @@ def trials(
                     workloads=sweep.workloads,
                     repeats=sweep.repeats,
                     member_ports=place.member_ports(config),
+                    gpu_name=place.gpu_name,
                 )
             )
     return tuple(found)

@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fleetbench.errors import one_line
-from fleetbench.model import Config
 from fleetbench.report.metrics import Metric
 from fleetbench.report.per_request import Pooled
-from fleetbench.report.summary import Report, ReportRow
+from fleetbench.report.summary import Report, ReportRow, Served, served
 from fleetbench.results.comparison import Comparison, Observation, compare
 from fleetbench.results.statistics import Spread, nested_spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The valid rows of one configuration and workload, mostly one for each start of a server.
+    """The valid rows of one GPU, configuration and workload, mostly one for each start of a server.
 
     `pooled` is over the requests of all of them.
     """
@@ -35,12 +34,12 @@ class Group:
     @property
     def starts(self) -> int:
         """How many servers' lives its rows come from."""
-        return len({_start(row) for row in self.rows})
+        return len({start_of(row) for row in self.rows})
 
     def observations(self, metric: Metric) -> list[Observation]:
         """Return what each repeat says of a metric, where it says anything."""
         return [
-            Observation(value=value, start=_start(row), seed=repeat.seed)
+            Observation(value=value, start=start_of(row), seed=repeat.seed)
             for row in self.rows
             for repeat in row.repeats
             if (value := metric.of(repeat.result)) is not None
@@ -74,18 +73,25 @@ class Group:
 
 def grouped(report: Report, rows: Iterable[ReportRow]) -> tuple[Group, ...]:
     """Return the groups of the valid rows of one workload, in the order in which they first appear."""
-    found: dict[Config, list[ReportRow]] = {}
+    found: dict[Served, list[ReportRow]] = {}
     for row in rows:
         if row.valid:
-            found.setdefault(row.trial.config, []).append(row)
+            found.setdefault(served(row.trial), []).append(row)
     return tuple(
         Group(
-            name=group[0].name if len(group) == 1 else one_line(config.label),
+            name=group[0].name if len(group) == 1 else one_line(_name(key, found)),
             rows=tuple(group),
-            pooled=report.pooled.get((config, group[0].workload)),
+            pooled=report.pooled.get((key, group[0].workload)),
         )
-        for config, group in found.items()
+        for key, group in found.items()
     )
+
+
+def _name(key: Served, among: Iterable[Served]) -> str:
+    """Return the configuration, with the GPU where another one has it too."""
+    gpu, config = key
+    twice = sum(other == config for _, other in among) > 1
+    return f"{gpu} {config.label}" if twice and gpu else config.label
 
 
 def ranked_groups(report: Report, rows: Iterable[ReportRow], metric: Metric) -> tuple[Group, ...]:
@@ -97,6 +103,6 @@ def ranked_groups(report: Report, rows: Iterable[ReportRow], metric: Metric) -> 
     return tuple(group for _, group in sorted(found, key=lambda pair: pair[0]))
 
 
-def _start(row: ReportRow) -> str:
+def start_of(row: ReportRow) -> str:
     """Return which start of a server a row is about: what systemd calls its invocation, else the trial."""
     return str(row.trial.effective.get("invocation") or f"{row.trial.run_id}/{row.trial.number}")

@@ -81,6 +81,23 @@ def _latency(short: str, title: str, *, table: bool = True) -> tuple[Metric, Met
 
 OUTPUT = _throughput("output_throughput", "out tok/s", "output throughput", "tok/s", headline=True)
 
+# What is compared beside what vLLM reports; `Entry.values` has them under these keys where they are known.
+PER_GPU = _throughput("output_throughput_per_gpu", "out tok/s/GPU", "output throughput per GPU", "tok/s/GPU")
+PER_USER = _throughput("user_output_tps", "tok/s/user", "output speed that one user sees", "tok/s/user")
+PROMPT = _throughput("prompt_tps", "prompt tok/s", "prompt throughput", "tok/s")
+PER_REQUEST = _throughput(
+    "request_generation_level_tps", "tok/s/request", "output rate of one request, waiting included", "tok/s"
+)
+PROMPT_PER_REQUEST = _throughput(
+    "request_prompt_level_tps",
+    "prompt tok/s/request",
+    "prompt rate of one request, waiting included",
+    "tok/s",
+)
+PER_JOULE = _throughput("output_tokens_per_joule", "tok/J", "output tokens per joule of the GPUs", "tok/J")
+MEAN_LATENCY = Metric(key="mean_e2el_ms", heading="E2EL mean ms", title="mean end-to-end latency", unit="ms")
+DERIVED = (PER_GPU, PER_USER, PROMPT, PER_REQUEST, PROMPT_PER_REQUEST, PER_JOULE, MEAN_LATENCY)
+
 METRICS: tuple[Metric, ...] = (
     OUTPUT,
     _throughput("total_token_throughput", "total tok/s", "total throughput (input and output)", "tok/s"),

@@ -18,6 +18,13 @@ from fleetbench.results.rules.table import thresholds
 from fleetbench.results.statistics import Spread, spread
 from fleetbench.results.timeline import RunTimeline
 
+Served = tuple[str, Config]  # what the GPUs are called, and how the model is served on them
+
+
+def served(trial: TrialRow) -> Served:
+    """Return what starts of a server have in common that may be taken together: GPU and configuration."""
+    return trial.gpu_name, trial.config
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
@@ -96,7 +103,7 @@ class Report:
     rows: tuple[ReportRow, ...]
     trials: tuple[TrialRow, ...]
     measurements: tuple[MeasurementRow, ...]
-    pooled: Mapping[tuple[Config, Workload], Pooled] = field(default_factory=dict)
+    pooled: Mapping[tuple[Served, Workload], Pooled] = field(default_factory=dict)
     timeline: RunTimeline | None = None
     timeline_problem: str = ""
 
@@ -130,12 +137,12 @@ def summarise(
 
 def _pooled_starts(
     rows: Iterable[ReportRow], read: Reader
-) -> Iterator[tuple[tuple[Config, Workload], Pooled]]:
+) -> Iterator[tuple[tuple[Served, Workload], Pooled]]:
     """Yield the pooled percentiles of each configuration that several valid rows are about."""
-    groups: dict[tuple[Config, Workload], list[ReportRow]] = {}
+    groups: dict[tuple[Served, Workload], list[ReportRow]] = {}
     for row in rows:
         if row.valid and row.pooled is not None:
-            groups.setdefault((row.trial.config, row.workload), []).append(row)
+            groups.setdefault((served(row.trial), row.workload), []).append(row)
     for key, group in groups.items():
         if len(group) > 1:
             found = pooled([read(repeat) for row in group for repeat in row.repeats])

@@ -213,6 +213,11 @@ MIGRATIONS: tuple[Migration, ...] = (
             """,
         ),
     ),
+    Migration(
+        8,
+        "what the GPUs of a trial's host are called",
+        ("ALTER TABLE trials ADD COLUMN gpu_name TEXT NOT NULL DEFAULT ''",),
+    ),
 )
 
 _VERSION_TABLE = """

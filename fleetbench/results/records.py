@@ -76,6 +76,7 @@ def planned(run_id: str, trial: Trial, now: str) -> dict[str, Any]:
         "effective": {},
         "predicted": storable(trial.predicted),
         "member_ports": list(trial.member_ports),
+        "gpu_name": storable(trial.gpu_name),
     }
 
 
@@ -160,7 +161,7 @@ def trial_of(record: Record) -> TrialRow:
         **_same(
             record,
             "run_id number host port repeats unit_name unit_text spec_hash vllm_version ready_s"
-            " started_at ended_at",
+            " started_at ended_at gpu_name",
         ),
     )
 

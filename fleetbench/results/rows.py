@@ -120,6 +120,8 @@ class TrialRow:
         predicted: what the planner expected (`verdict`, `weights_gib`, `kv_tokens` …); empty: not judged.
         packed_with: numbers of the trials that ran beside it on other GPUs of the host (`--pack`).
         member_ports: of several units, whose balancer has `port`; `gpus` are those of all of them.
+        gpu_name: what the host's GPUs are called; empty: it has none, or an older
+            version stored the row.
     """
 
     run_id: str
@@ -143,6 +145,7 @@ class TrialRow:
     ended_at: str = ""
     packed_with: tuple[int, ...] = ()
     member_ports: tuple[int, ...] = ()
+    gpu_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

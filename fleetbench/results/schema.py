@@ -110,6 +110,7 @@ TRIALS = Table(
     Column("predicted", JSON, nullable=False, server_default="{}"),
     Column("packed_with", JSON, nullable=False, server_default="[]"),
     Column("member_ports", JSON, nullable=False, server_default="[]"),
+    required_text("gpu_name"),
 )
 
 MEASUREMENTS = Table(

@@ -102,6 +102,7 @@ def bench(
             config=config,
             workloads=(workload,),
             repeats=repeats,
+            gpu_name=facts.gpu_name,
         )
         run = store.create_run(
             kind=RunKind.BENCH,
