@@ -86,7 +86,25 @@ def measured(site: Site) -> Mapping[int, Measured]:
             if kind is MeasurementKind.MEASURE:
                 found[streams] = Measured(row, row.result, truth_of(mine))
     assert began == len(lines), "each request that was sent is one of a measurement"
+    print(as_table(found))  # noqa: T201  with pytest -s: the rows of docs/ground_truth.md
     return found
+
+
+def as_table(measured: Mapping[int, Measured]) -> str:
+    """Return what was reported beside what is true, as the rows of a Markdown table."""
+    lines = []
+    for streams, one in measured.items():
+        result, truth = one.result, one.truth
+        pairs = [(result.output_throughput or 0, truth.output_throughput)]
+        pairs += [
+            (result.latencies[name], getattr(truth, name))
+            for name in ("mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
+        ]
+        cells = [f"{said:,.{0 if said > 1000 else 1}f} / {true:,.{0 if true > 1000 else 1}f}" for said, true in pairs]
+        cells[0] += f" ({100 * (pairs[0][0] / pairs[0][1] - 1):+.1f} %)"
+        said = [f.text.split(",")[0] for f in one.row.findings if f.rule == "client-bound"]
+        lines.append(f"| {streams} | {' | '.join(cells)} | {'; '.join(said)} |")
+    return "\n" + "\n".join(lines)
 
 
 @pytest.mark.parametrize("streams", SURE)
