@@ -100,7 +100,10 @@ def as_table(measured: Mapping[int, Measured]) -> str:
             (result.latencies[name], getattr(truth, name))
             for name in ("mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
         ]
-        cells = [f"{said:,.{0 if said > 1000 else 1}f} / {true:,.{0 if true > 1000 else 1}f}" for said, true in pairs]
+        cells = [
+            f"{said:,.{0 if said > 1000 else 1}f} / {true:,.{0 if true > 1000 else 1}f}"
+            for said, true in pairs
+        ]
         cells[0] += f" ({100 * (pairs[0][0] / pairs[0][1] - 1):+.1f} %)"
         said = [f.text.split(",")[0] for f in one.row.findings if f.rule == "client-bound"]
         lines.append(f"| {streams} | {' | '.join(cells)} | {'; '.join(said)} |")
