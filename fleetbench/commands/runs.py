@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -30,7 +31,7 @@ _form = click.option(
 @_form
 @click.pass_context
 def runs(ctx: click.Context, form: str) -> None:
-    """List the stored runs, the newest first; `runs show RUN` shows one.
+    """List the stored runs, the newest first; `runs show RUN` shows one, `runs add FILE` takes one in.
 
     The store is in ./runs, or where FLEETBENCH_RUNS (directory) and FLEETBENCH_DB (database URL) say.
     """
@@ -106,6 +107,31 @@ def list_imported(source: str, form: str) -> None:
 
 
 @runs.command()
+@click.argument("archives", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--unfinished",
+    is_flag=True,
+    help="Also a run that is not over: only from an own archive, its rows say what a resume does on hosts.",
+)
+def add(archives: tuple[Path, ...], unfinished: bool) -> None:
+    """Add runs that `fleetbench export RUN --format archive` wrote, with their raw files.
+
+    Every file is compared with the hash in the archive, every row with what a store can hold. A run that is
+    there already stays as it is; one that is there with other content is refused.
+    """
+    from fleetbench.export.adding import add_archive
+    from fleetbench.results.store import open_store
+
+    with open_store() as store:
+        for path in archives:
+            found = add_archive(store, path, unfinished=unfinished)
+            console.write(found.run_id)
+            without = f", {found.left_out:,} large ones left out" if found.left_out else ""
+            what = "added" if found.new else "was there"
+            console.progress(f"{found.run_id}: {what}, {found.files:,} raw files{without}")
+
+
+@runs.command()
 @click.argument("run", metavar="RUN|latest")
 @_form
 def show(run: str, form: str) -> None:
@@ -163,6 +189,8 @@ def _facts(store: Store, row: RunRow) -> Iterator[tuple[str, str]]:
     yield "ended", row.ended_at or "not yet"
     yield "controller", row.controller
     yield "files", str(store.directory(row.id))
+    if row.origin:
+        yield "origin", row.origin
 
 
 def _trials(store: Store, row: RunRow) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:

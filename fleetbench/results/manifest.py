@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fleetbench.errors import FleetbenchError, Unreadable, one_line
 from fleetbench.results.rows import UNFINISHED, RunRow
@@ -134,7 +134,7 @@ def parse(content: bytes, source: str) -> Manifest:
         document = json.loads(content)
         if document["version"] != VERSION:
             raise Unreadable(f"{one_line(source)} is of version {one_line(str(document['version']), 20)}")
-        files = {str(path): _entry(entry) for path, entry in document["files"].items()}
+        files = {str(path): entry_of(entry) for path, entry in document["files"].items()}
         return Manifest(
             run_id=str(document["run"]), files=MappingProxyType(files), sealed_at=str(document["sealed_at"])
         )
@@ -153,7 +153,13 @@ def differences(directory: Path, manifest: Manifest) -> Differences:
     )
 
 
-def _entry(document: Mapping[str, object]) -> Entry:
+def evidence(directory: Path) -> Iterator[tuple[str, Entry]]:
+    """Yield every raw file of a run as it is now, by its path below the run's directory; not the manifest."""
+    return _entries(directory, directory)
+
+
+def entry_of(document: Mapping[str, Any]) -> Entry:
+    """Return an entry from its JSON; TypeError when it is none."""
     digest, size = document["sha256"], document["bytes"]
     if not isinstance(digest, str) or not _HASH.fullmatch(digest) or not isinstance(size, int):
         raise TypeError("an entry without hash and size")

@@ -218,6 +218,11 @@ MIGRATIONS: tuple[Migration, ...] = (
         "what the GPUs of a trial's host are called",
         ("ALTER TABLE trials ADD COLUMN gpu_name TEXT NOT NULL DEFAULT ''",),
     ),
+    Migration(
+        9,
+        "where a run comes from that was added from an archive",
+        ("ALTER TABLE runs ADD COLUMN origin TEXT NOT NULL DEFAULT ''",),
+    ),
 )
 
 _VERSION_TABLE = """

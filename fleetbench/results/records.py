@@ -132,7 +132,8 @@ def run_of(record: Record) -> RunRow:
         arguments=MappingProxyType(record["arguments"]),
         **_same(
             record,
-            "model repo sweep fingerprint controller note fleetbench_version created_at updated_at ended_at",
+            "model repo sweep fingerprint controller note fleetbench_version created_at updated_at ended_at"
+            " origin",
         ),
     )
 

@@ -89,6 +89,7 @@ class RunRow:
         fingerprint: hash of what was asked for; equal fingerprints mean the same work.
         controller: `host:pid:start` of the process that works on it, or worked last.
         note: why it stands where it stands, one sentence.
+        origin: archive that it was added from, and when; empty: it was made in this store.
     """
 
     id: str
@@ -106,6 +107,7 @@ class RunRow:
     created_at: str
     updated_at: str
     ended_at: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

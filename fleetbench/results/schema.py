@@ -79,6 +79,7 @@ RUNS = Table(
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text, nullable=False),
     required_text("ended_at"),
+    required_text("origin"),
     Index("runs_by_work", "kind", "model", "fingerprint"),
 )
 

@@ -25,6 +25,7 @@ from fleetbench.results.database import (
     writing,
 )
 from fleetbench.results.migrations import MIGRATIONS, check_version, migrate
+from fleetbench.results.store_archives import ArchiveTable
 from fleetbench.results.store_imports import ImportTable
 from fleetbench.results.store_measurements import MeasurementTable
 from fleetbench.results.store_moves import MoveTable
@@ -37,7 +38,7 @@ DEFAULT_DIRECTORY = "runs"
 DATABASE_FILE = "fleetbench.sqlite"
 
 
-class Store(TrialTable, MoveTable, MeasurementTable, LoanTable, ImportTable):
+class Store(TrialTable, MoveTable, MeasurementTable, LoanTable, ImportTable, ArchiveTable):
     """Runs, trials, measurements and loans; and apart from them what was imported.
 
     Safe to use from several threads and several processes.

@@ -96,6 +96,7 @@ class RunTable:
             "created_at": now,
             "updated_at": now,
             "ended_at": "",
+            "origin": "",
         }
         try:
             with writing(self._engine, "record the run") as connection:

@@ -53,6 +53,7 @@ MATRIX: dict[str, str] = {
     "inventory/": "errors model/",
     "results/": "errors model/ whole_file",
     "report/": "errors model/ results/ telemetry/ whole_file",
+    "export/": "errors results/ whole_file",
     "ceiling/": "errors facts/ model/ plan/ releases results/ vllm_features",
     # what acts on hosts
     "transport/": "errors inventory/ model/ transport.base",
@@ -71,8 +72,8 @@ MATRIX: dict[str, str] = {
     "lab/": "errors lock resolution whole_file",
     # the edge
     "console": "errors",
-    "commands/": "ceiling/ console errors facts/ failures inventory/ model/ plan/ report/ results/ verify/"
-    " whole_file",
+    "commands/": "ceiling/ console errors export/ facts/ failures inventory/ model/ plan/ report/ results/"
+    " verify/ whole_file",
     "cli": "console errors",
     "__main__": "cli",
     "verbs/": "apply audit bench/ bench_program commands/ console deploy errors facts/ fleet inventory/ lab/"
