@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ceiling": ("fleetbench.commands.ceiling:ceiling", "Compute how fast a model can be on given GPUs."),
     "runs": ("fleetbench.commands.runs:runs", "List and show stored runs."),
     "report": ("fleetbench.commands.report:report", "Report on a run: tables, charts, Markdown, CSV."),
+    "recommend": ("fleetbench.commands.recommend:recommend", "Say which configuration to deploy, and why."),
     "export": ("fleetbench.commands.export:export", "Write runs for other programs, or as an archive."),
     "verify": ("fleetbench.commands.verify:verify", "Derive stored numbers anew from the raw files."),
     "explain": ("fleetbench.commands.explain:explain", "Say why a server failed to start, from its journal."),

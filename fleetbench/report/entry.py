@@ -47,7 +47,9 @@ class Entry:
         cause: why it is not valid: the failure's cause, or the first reason against it.
         advice: what to do about it.
         completed, failed: requests over all repeats that count.
-        values: headline by metric key, as in `METRICS` and `DERIVED`; of suspect and invalid ones, too.
+        values: headline by metric key, as in `METRICS` and `DERIVED`, and every latency that is known under
+            vLLM's name (`p95_e2el_ms`); of suspect and invalid ones, too.
+        pooled: whether percentiles are over the requests of all repeats together; else medians of each's own.
         observations: each repeat's value by metric key, with the start of a server that it belongs to.
         telemetry, ceiling: numbers as in `MeasurementRow`, medians over the repeats; words as they are.
         trial, workload_index: of an own entry; several starts: of the first.
@@ -77,6 +79,7 @@ class Entry:
     failed: int | None = None
     values: Mapping[str, float] = field(default_factory=dict)
     observations: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
+    pooled: bool = False
     findings: tuple[Finding, ...] = ()
     warmup_output_tps: float | None = None
     telemetry: Mapping[str, Json] = field(default_factory=lambda: NOTHING)

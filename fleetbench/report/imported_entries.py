@@ -92,6 +92,7 @@ def _workload(result: BenchResult, about: Conditions) -> Workload:
 
 
 def _values(result: BenchResult, about: Conditions) -> Iterator[tuple[str, float]]:
+    yield from result.latencies.items()
     for metric in METRICS:
         value = metric.of(result)
         if value is not None:

@@ -10,6 +10,7 @@ from fleetbench.report import nearness
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.groups import Group, grouped, start_of
 from fleetbench.report.metrics import METRICS, PER_GPU, PER_JOULE, PER_USER
+from fleetbench.report.per_request import Pooled
 from fleetbench.report.summary import Report, ReportRow
 from fleetbench.results.comparison import Observation
 from fleetbench.results.rows import Finding, Json, MeasurementRow, Verdict
@@ -87,6 +88,7 @@ def _entry(report: Report, group: Group) -> Entry:
         failed=_sum(result.failed for result in results),
         values=_values(group, repeats, gpus),
         observations=_observations(repeats, group, gpus),
+        pooled=_pooled(group) is not None,
         findings=_findings(repeats),
         warmup_output_tps=first.warmup_output_throughput,
         telemetry=dict(_middles(repeats)),
@@ -135,7 +137,8 @@ def _observations(
 
 def _of_repeat(repeat: MeasurementRow, gpus: int) -> dict[str, float]:
     reported = {metric.key: metric.of(repeat.result) for metric in METRICS}
-    found = {key: value for key, value in reported.items() if value is not None}
+    found = dict(repeat.result.latencies) if repeat.result is not None else {}
+    found |= {key: value for key, value in reported.items() if value is not None}
     return found | derived_values(repeat.result, repeat.telemetry, gpus)
 
 
@@ -147,8 +150,13 @@ def _values(group: Group, repeats: Iterable[MeasurementRow], gpus: int) -> dict[
             columns.setdefault(key, {}).setdefault(repeat.trial, []).append(value)
     found = {key: nested_spread(list(starts.values())) for key, starts in columns.items()}
     medians = {key: spread.median for key, spread in found.items() if spread is not None}
-    together = {metric.key: group.value(metric) for metric in METRICS if group.rows[0].repeats}
-    return medians | {key: value for key, value in together.items() if value is not None}
+    together = _pooled(group)
+    return medians | dict(together.latencies if together is not None else {})
+
+
+def _pooled(group: Group) -> Pooled | None:
+    """Return the percentiles over all requests of a group; one of a single row has them in its row."""
+    return group.rows[0].pooled if len(group.rows) == 1 else group.pooled
 
 
 def _findings(repeats: Iterable[MeasurementRow]) -> tuple[Finding, ...]:

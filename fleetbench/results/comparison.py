@@ -28,6 +28,21 @@ WORTH_SHOWING_PERCENT = (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 
 MOST_MORE = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How a ratio is told: above 1 and below 1 in percent, and as a multiple: `3 times as fast`."""
+
+    above: str
+    below: str
+    multiple: str
+
+
+FASTER = Words("faster", "slower", "fast")
+LONGER = Words("longer", "shorter", "long")
+MORE = Words("more", "less", "much")
+DEARER = Words("dearer", "cheaper", "dear")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One repeat: its value, the start of a server that it belongs to, the seed of its prompts."""
@@ -84,12 +99,14 @@ class Comparison:
         near = min(abs((bound or 1) - 1) for bound in (self.low, self.high)) * 100
         return self.differs and self.unit == "repeat" and near < RESTART_PERCENT
 
-    def sentence(self, *, higher_is_better: bool = True, against: str = "") -> str:
+    def sentence(
+        self, *, higher_is_better: bool = True, against: str = "", words: Words | None = None
+    ) -> str:
         """Return what the comparison says, as a clause: `faster by 6–9 %`.
 
         Far apart they are `3.1–4.2 times as fast`. For latencies (`higher_is_better` False) it is
-        `shorter by`, `longer by` or `times as long`. `against` names the second group: `faster than tp=1 by
-        6–9 %`.
+        `shorter by`, `longer by` or `times as long`; `words` are others for what is neither. `against` names
+        the second group: `faster than tp=1 by 6–9 %`.
         """
         if self.low is None or self.high is None:
             alone = f"{against} " if against else ""
@@ -97,12 +114,12 @@ class Comparison:
         if self.same:
             return f"within {SAME_PERCENT:g} % of {against or 'each other'}"
         if self.differs:
-            faster, slower = ("faster", "slower") if higher_is_better else ("longer", "shorter")
+            told = words or (FASTER if higher_is_better else LONGER)
             if self.low > 1 and self.high > MOST_PERCENT / 100 + 1:
-                word = "fast" if higher_is_better else "long"
-                return f"{_times(self.low, self.high)} times as {word}{f' as {against}' if against else ''}"
+                as_other = f" as {against}" if against else ""
+                return f"{_times(self.low, self.high)} times as {told.multiple}{as_other}"
             than = f" than {against}" if against else ""
-            word = faster if self.low > 1 else slower
+            word = told.above if self.low > 1 else told.below
             return f"{word}{than} by {percent_range(self.low, self.high)} %"
         from_other = f" from {against}" if against else ""
         text = f"not distinguishable{from_other} at this noise"

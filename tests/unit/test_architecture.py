@@ -55,6 +55,7 @@ MATRIX: dict[str, str] = {
     "report/": "errors model/ results/ telemetry/ whole_file",
     "export/": "errors results/ whole_file",
     "ceiling/": "errors facts/ model/ plan/ releases results/ vllm_features",
+    "choice/": "errors model/ report/ results/",
     # what acts on hosts
     "transport/": "errors inventory/ model/ transport.base",
     "audit": "errors",
@@ -72,8 +73,8 @@ MATRIX: dict[str, str] = {
     "lab/": "errors lock resolution whole_file",
     # the edge
     "console": "errors",
-    "commands/": "ceiling/ console errors export/ facts/ failures inventory/ model/ plan/ report/ results/"
-    " verify/ whole_file",
+    "commands/": "ceiling/ choice/ console errors export/ facts/ failures inventory/ model/ plan/ report/"
+    " results/ verify/ whole_file",
     "cli": "console errors",
     "__main__": "cli",
     "verbs/": "apply audit bench/ bench_program commands/ console deploy errors facts/ fleet inventory/ lab/"

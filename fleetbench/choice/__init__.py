@@ -1,0 +1,1 @@
+"""From entries to a decision: SLOs, objectives, goodput, cost, and the configuration to deploy. Pure."""

@@ -1,0 +1,82 @@
+"""Which entries can stand for each other: one model on one kind of GPU under one shape of requests. Pure.
+
+A choice is made among the entries of one question. Concurrency and rate do not part them: at which of them to
+run is a part of the choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fleetbench.errors import one_line
+from fleetbench.model import Config, Workload
+from fleetbench.report.entry import Entry
+from fleetbench.report.finding import brief
+
+Same = tuple[Config, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Entries of which one may be chosen.
+
+    Attributes:
+        words: what they have in common: `org/model on NVIDIA H200, random 128/128`.
+        loads: what tells each load from the others, by the load in words, the lightest first.
+    """
+
+    words: str
+    entries: tuple[Entry, ...]
+    loads: dict[str, str]
+
+
+def questions(entries: Iterable[Entry]) -> tuple[Question, ...]:
+    """Return the entries by what they are about, in the order in which that first appears."""
+    found: dict[tuple[object, ...], list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(_key(entry), []).append(entry)
+    return tuple(_question(group) for group in found.values())
+
+
+def configuration(entry: Entry) -> Same:
+    """Return what two entries have in common that are the same configuration."""
+    return entry.config, "" if entry.split_known and not entry.imported else entry.name
+
+
+def gpus_of(entry: Entry) -> int:
+    """Return how many GPUs it takes; those of its split where nobody says."""
+    return entry.gpus if entry.gpus is not None else entry.config.gpus
+
+
+def lightness(workload: Workload) -> tuple[float, float]:
+    """Return where a load stands on the ladder: rate and concurrency, without either at the end."""
+    return workload.request_rate or math.inf, workload.max_concurrency or math.inf
+
+
+def _key(entry: Entry) -> tuple[object, ...]:
+    load = entry.workload
+    asked = (load.dataset, load.input_len, load.output_len, load.prompts, load.temperature, load.extra_args)
+    return entry.model, entry.gpu, entry.config.max_model_len, *asked
+
+
+def _question(entries: list[Entry]) -> Question:
+    first = entries[0]
+    workloads = {entry.load: entry.workload for entry in entries}
+    order = sorted(workloads, key=lambda load: lightness(workloads[load]))
+    among = tuple(dict.fromkeys(workloads.values()))
+    loads = {load: _brief(load, workloads, among) for load in order}
+    load = first.workload
+    lengths = f" {load.input_len}/{load.output_len}" if load.input_len or load.output_len else ""
+    context = f", len={first.config.max_model_len}" if first.config.max_model_len else ""
+    on_gpu = f" on {first.gpu}" if first.gpu else ""
+    words = one_line(f"{first.model}{on_gpu}, {load.dataset}{lengths}{context}", 300)
+    return Question(words=words, entries=tuple(entries), loads=loads)
+
+
+def _brief(load: str, workloads: dict[str, Workload], among: tuple[Workload, ...]) -> str:
+    if len(workloads) == 1:
+        return ""
+    text = brief(workloads[load], among)
+    return load if text == workloads[load].label else one_line(text, 80)

@@ -1,0 +1,127 @@
+"""Who wins at which load, and what would change the choice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from fleetbench.choice.objective import OBJECTIVES, TOKENS, Objective
+from fleetbench.choice.picks import Choice, choose, picks
+from fleetbench.choice.questions import Question, configuration
+from fleetbench.choice.slo import Bound, Slo
+from fleetbench.choice.words import amount
+from fleetbench.report.recommendation import Pick
+
+NOTHING = "nothing meets the SLO"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rung:
+    load: str
+    winner: str
+    sure: bool
+
+
+def sensitivity(
+    question: Question, ordered: Sequence[Pick], found: Choice, slo: Slo, objective: Objective
+) -> Iterator[str]:
+    """Yield a sentence for everything measured that would make the choice another one.
+
+    `ordered`: all picks, the best first, whether they meet the SLO or not.
+    """
+    yield from by_load(question, ordered, slo, objective)
+    for bound in slo.bounds:
+        yield from _tighter(ordered, found, slo, bound, objective)
+        yield from _looser(ordered, found, slo, bound, objective)
+    yield from _other_objective(question, found, slo, objective)
+
+
+def by_load(question: Question, ordered: Sequence[Pick], slo: Slo, objective: Objective) -> Iterator[str]:
+    """Say who wins at each load, in one sentence; nothing where one load was measured."""
+    if len(question.loads) < 2:
+        return
+    rungs = []
+    for load in question.loads.values():
+        here = [pick for pick in ordered if pick.load == load]
+        won = choose([pick for pick in here if slo.met_by(pick.entry)], objective)
+        if won is not None:
+            rungs.append(_Rung(load, won.best.name, won.sure))
+        elif here:
+            rungs.append(_Rung(load, NOTHING, False))
+    runs = [(name, list(group)) for name, group in groupby(rungs, key=lambda rung: rung.winner)]
+    parts = []
+    for place, (name, group) in enumerate(runs):
+        where = _range(group, first=place == 0, last=place == len(runs) - 1)
+        parts.append(f"{where} {name}{_wins(name, group)}")
+    if parts:
+        text = "; ".join(parts)
+        yield f"{text[0].upper()}{text[1:]}."
+
+
+def _wins(name: str, group: Sequence[_Rung]) -> str:
+    if name == NOTHING:
+        return ""
+    return " wins" if all(rung.sure for rung in group) else " leads, within the noise or measured once"
+
+
+def _range(group: Sequence[_Rung], *, first: bool, last: bool) -> str:
+    loads = [rung.load for rung in group]
+    if first and last:
+        return f"at every load from {loads[0]} to {loads[-1]}" if len(loads) > 1 else f"at {loads[0]}"
+    if all(load.startswith("c=") for load in loads):
+        low, high = loads[0].removeprefix("c="), loads[-1].removeprefix("c=")
+        if first or last:
+            return f"at concurrency ≤{high}" if first else f"at concurrency ≥{low}"
+        return f"at concurrency {low}" if low == high else f"at concurrency {low} to {high}"
+    return f"at {loads[0]}" if len(loads) == 1 else f"at {loads[0]} to {loads[-1]}"
+
+
+def _tighter(
+    ordered: Sequence[Pick], found: Choice, slo: Slo, bound: Bound, objective: Objective
+) -> Iterator[str]:
+    """Say what is taken when a bound is put so low that the present choice misses it."""
+    value = found.best.entry.values[bound.key]
+    tight = bound.below(value, inclusive=False)
+    other = _with(ordered, slo, bound, tight, objective)
+    if other is None:
+        yield f"With {tight}, nothing meets the SLO."
+    else:
+        yield f"With {tight}: {other.best.where} ({amount(other.best, objective)})."
+
+
+def _looser(
+    ordered: Sequence[Pick], found: Choice, slo: Slo, bound: Bound, objective: Objective
+) -> Iterator[str]:
+    """Say from which higher limit on something else would be taken, for this bound alone."""
+    rest = Slo(tuple(each for each in slo.bounds if each is not bound))
+    near = sorted(
+        pick.entry.values[bound.key]
+        for pick in ordered
+        if bound.key in pick.entry.values
+        and not bound.met_by(pick.entry.values[bound.key])
+        and rest.met_by(pick.entry)
+    )
+    for value in near:
+        loose = bound.below(value, inclusive=True)
+        other = _with(ordered, slo, bound, loose, objective)
+        if other is not None and other.best is not found.best:
+            yield f"With {loose}: {other.best.where} ({amount(other.best, objective)})."
+            return
+
+
+def _with(
+    ordered: Sequence[Pick], slo: Slo, bound: Bound, other: Bound, objective: Objective
+) -> Choice | None:
+    changed = Slo(tuple(other if each is bound else each for each in slo.bounds))
+    return choose([pick for pick in ordered if changed.met_by(pick.entry)], objective)
+
+
+def _other_objective(question: Question, found: Choice, slo: Slo, objective: Objective) -> Iterator[str]:
+    """Say where another objective takes another configuration."""
+    for other in OBJECTIVES.values():
+        if other is objective or (other.name == "requests/s" and objective is TOKENS):
+            continue
+        won = choose([pick for pick in picks(question, other) if slo.met_by(pick.entry)], other)
+        if won is not None and configuration(won.best.entry) != configuration(found.best.entry):
+            yield f"By {other.name}: {won.best.where} ({amount(won.best, other)})."

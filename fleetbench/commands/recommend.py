@@ -1,0 +1,127 @@
+"""`fleetbench recommend`: which measured configuration to deploy, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fleetbench import console
+from fleetbench.errors import Exit, one_line
+
+if TYPE_CHECKING:
+    from fleetbench.choice.recommend import Recommendation
+    from fleetbench.choice.slo import Slo
+    from fleetbench.report.entry import Entry
+    from fleetbench.results.store import Store
+
+FORMATS = ("table", "markdown", "json")
+IMPORTED = "imported"
+
+
+@click.command()
+@click.argument("run", metavar="[RUN|latest|imported/SOURCE]", default="latest")
+@click.option(
+    "--slo",
+    metavar="BOUNDS",
+    default="",
+    help="What has to hold, in quotes: 'ttft_p99_ms<2000,tpot_p99_ms<60'. Latencies are ttft, tpot, itl and "
+    "e2el, statistics p50, p90, p95, p99, mean. 'ttft_p99<2s' and ttft_p99_ms:2000 (<=) are the same.",
+)
+@click.option(
+    "--objective",
+    metavar="NAME",
+    default="tokens/s",
+    show_default=True,
+    help="What to have most of, or least: tokens/s, tokens/s/gpu, requests/s, goodput (requests/s that meet "
+    "the SLO each), energy (tokens per joule).",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="Lines and a table for people, Markdown, or JSON for programs.",
+)
+@click.pass_context
+def recommend(context: click.Context, run: str, slo: str, objective: str, form: str) -> None:
+    """Say which valid configuration of a run to deploy, at which load, and what would change that.
+
+    The best is the configuration and load with the best objective among those that meet the whole SLO. What
+    noise cannot tell apart is settled by fewer GPUs, then by the simpler configuration, and said. A run on
+    several kinds of GPU, with several shapes of requests or context lengths gets one answer for each.
+
+    RUN is an id, the beginning of one, or `latest`; `imported/SOURCE` chooses among imported rows. Exit
+    status 1 when nothing can be chosen; then it says what comes nearest.
+
+    \b
+    fleetbench recommend latest --slo 'ttft_p99_ms<2000,tpot_p99_ms<60'
+    fleetbench recommend latest --slo 'ttft_p99<2s,e2el_p95<30s' --objective goodput
+    """
+    from fleetbench.choice.objective import objective_named
+    from fleetbench.choice.recommend import recommendations
+    from fleetbench.choice.render import document, markdown, next_step
+    from fleetbench.choice.slo import parse_slo
+    from fleetbench.results.store import open_store
+
+    bounds, wanted = parse_slo(slo), objective_named(objective)
+    with open_store(create=False) as store:
+        entries = read_entries(store, run, bounds)
+    found = recommendations(entries, bounds, wanted)
+    if form == "json":
+        console.print_json([document(one, next_step(one)) for one in found])
+    elif form == "markdown":
+        console.write("\n".join(markdown(one, next_step(one)) for one in found))
+    else:
+        for place, one in enumerate(found):
+            if place:
+                console.write("")
+            show(one, next_step(one))
+    if not found or any(one.best is None for one in found):
+        context.exit(Exit.FAILED)
+
+
+def read_entries(store: Store, run: str, slo: Slo) -> tuple[Entry, ...]:
+    """Return the entries of a run, with goodput where requests were kept, or those of imported rows."""
+    from fleetbench.choice.goodput import Counting, with_goodput
+    from fleetbench.report.files import sample_reader
+    from fleetbench.report.imported import read_imported
+    from fleetbench.report.imported_entries import entries_of_import
+    from fleetbench.report.own_entries import entries_of_run
+    from fleetbench.report.summary import summarise
+
+    name, _, source = run.partition("/")
+    if name == IMPORTED:
+        return tuple(
+            entry for about, rows in read_imported(store, source) for entry in entries_of_import(about, rows)
+        )
+    row = store.run(run)
+    counting = Counting(sample_reader(store.directory(row.id)), slo)
+    report = summarise(row, store.trials(row.id), store.measurements(row.id), counting)
+    return with_goodput(entries_of_run(report), report, counting.kept)
+
+
+def show(found: Recommendation, command: str) -> None:
+    """Write a recommendation for people: the answer, the table, what would change it, what to type next."""
+    from fleetbench.choice.render import MOST_ROWS, candidates_table, left_out_lines
+
+    for reason in found.reasons:
+        console.write(one_line(reason, 1000))
+    console.write(f"\n{one_line(found.question, 1000)}\n")
+    if found.candidates:
+        made = candidates_table(found)
+        console.print_table(made.columns, made.rows)
+        if len(found.candidates) > MOST_ROWS:
+            console.write(f"… and {len(found.candidates) - MOST_ROWS} more: --format json has all")
+    _list("what would change it", found.sensitivity)
+    _list("what could not be chosen", tuple(left_out_lines(found.left_out)))
+    if command:
+        console.write(f"\nnext: {one_line(command)}")
+
+
+def _list(title: str, lines: tuple[str, ...]) -> None:
+    if lines:
+        console.write(f"\n{title}:")
+    for line in lines:
+        console.write(f"- {one_line(line, 1000)}")

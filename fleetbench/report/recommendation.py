@@ -1,0 +1,81 @@
+"""What a choice comes to, as values that reports print and draw; `fleetbench/choice/` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleetbench.report.entry import Entry
+from fleetbench.report.metrics import Metric
+from fleetbench.results.comparison import Comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """A configuration at one load, and what it comes to.
+
+    Attributes:
+        load: what tells the load from the others that were measured: `c=64`; empty where there is one only.
+        value: of the objective, in its unit.
+    """
+
+    entry: Entry
+    load: str
+    value: float
+
+    @property
+    def name(self) -> str:
+        """The configuration, as tables call it."""
+        return self.entry.name
+
+    @property
+    def trial(self) -> int | None:
+        """The trial to promote; None of an imported entry."""
+        return self.entry.trial
+
+    @property
+    def where(self) -> str:
+        """Configuration and load: `tp=2 dp=1 at c=64`."""
+        return f"{self.name} at {self.load}" if self.load else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """An entry that could not be chosen, and why, in one clause."""
+
+    name: str
+    load: str
+    status: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """Which configuration to deploy, for one model on one kind of GPU under one shape of requests.
+
+    Attributes:
+        question: what was asked, in words: model, GPU, requests, objective, SLO.
+        best: None where nothing can be chosen; the first reason says why.
+        runner_up: the best of another configuration; `comparison` is the best against it.
+        reasons: sentences, the answer first.
+        sensitivity: sentences: who wins at which load, what would change the choice.
+        candidates: everything that could have been chosen, the best first.
+        pareto: of those, what no other exceeds both in output per GPU and in speed per user.
+        nearest: where nothing meets the SLO, what comes nearest.
+    """
+
+    question: str
+    objective: Metric
+    best: Pick | None
+    runner_up: Pick | None = None
+    comparison: Comparison | None = None
+    reasons: tuple[str, ...] = ()
+    sensitivity: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    candidates: tuple[Pick, ...] = ()
+    pareto: tuple[Pick, ...] = ()
+    nearest: Pick | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        return self.reasons[0] if self.reasons else ""
