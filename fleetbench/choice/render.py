@@ -114,7 +114,9 @@ def next_step(found: Recommendation) -> str:
     if best is None or best.trial is None or best.entry.imported:
         return ""
     hosts = best.entry.host.replace(", ", ",")
-    return f"invoke promote {best.entry.source} --trial {best.trial} --hosts {hosts or 'HOSTS'}"
+    return " ".join(
+        ("invoke", "promote", best.entry.source, "--trial", str(best.trial), "--hosts", hosts or "HOSTS")
+    )
 
 
 def _pick(pick: Pick | None) -> dict[str, object] | None:
