@@ -52,8 +52,8 @@ def report(run: str, output: Path | None, form: str) -> None:
 
     with open_store(create=False) as store:
         found = read_report(store, run)
-        directory = output or store.directory(found.run.id) / "report"
-    paths = write_files(found, directory)
+        raw = store.directory(found.run.id)
+    paths = write_files(found, output or raw / "report", raw)
     if form == "json":
         console.print_json(summary_table(found).objects())
     elif form == "csv":
@@ -62,8 +62,7 @@ def report(run: str, output: Path | None, form: str) -> None:
         console.write(paths.markdown.read_text())
     else:
         print_report(found)
-    drawn = len(paths.charts) + bool(paths.timeline)
-    charts = f", {drawn} charts" if drawn else ""
+    charts = f", {len(paths.charts)} charts" if paths.charts else ""
     console.progress(f"report: {paths.markdown} (with summary.csv, measurements.csv{charts})")
 
 

@@ -15,6 +15,7 @@ from fleetbench.model import Config, Workload
 from fleetbench.report.metrics import OUTPUT, Metric
 from fleetbench.results.comparison import Comparison, Observation, compare
 from fleetbench.results.rows import NOTHING, Finding, Json
+from fleetbench.results.rules.table import thresholds
 from fleetbench.results.statistics import Spread, nested_spread
 
 
@@ -103,6 +104,13 @@ class Entry:
         for found in self.observations.get(metric.key, ()):
             starts.setdefault(found.start, []).append(found.value)
         return nested_spread(list(starts.values())) if starts else None
+
+    def rests_on_few(self, metric: Metric) -> bool:
+        """Whether the metric is a p99 over fewer requests than it takes, as far as that is known."""
+        if self.completed is None:
+            return False
+        behind = self.completed if self.pooled else self.completed // max(1, self.repeats)
+        return metric.key.startswith("p99_") and behind < thresholds().p99_samples
 
     def against(self, other: Entry, metric: Metric) -> Comparison | None:
         """Compare with another entry; None where one of them has no value above 0.

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetbench.errors import FleetbenchError, Unreadable, one_line
-from fleetbench.report.charts import draw_charts, file_name, png_of, svg_of
+from fleetbench.report.charts import charts_of_run
+from fleetbench.report.charts.written import write_charts
 from fleetbench.report.columns import measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.markdown import markdown
-from fleetbench.report.metrics import METRICS
 from fleetbench.report.per_request import Reader, nothing
 from fleetbench.report.summary import Report, summarise
-from fleetbench.report.timeline import time_finding
-from fleetbench.report.timeline_chart import timeline_specification
 from fleetbench.results.rows import MeasurementRow
 from fleetbench.results.samples import LARGEST_BYTES, Samples, read_samples
 from fleetbench.results.timeline import read_timeline
@@ -27,20 +24,18 @@ from fleetbench.whole_file import write_whole
 if TYPE_CHECKING:
     from fleetbench.results.store import Store
 
-TIMELINE = ("timeline.png", "timeline.svg")
 MOST_BYTES = 8 * 1024**3  # of result files that a report reads; a minute's work for each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPaths:
-    """Where the files of a report are: `charts` in the order of the metrics, `timeline` as PNG and SVG."""
+    """Where the files of a report are; `charts` are the PNG files, each of which has an SVG beside it."""
 
     directory: Path
     markdown: Path
     summary: Path
     measurements: Path
     charts: tuple[Path, ...]
-    timeline: tuple[Path, ...] = ()
 
 
 def read_report(store: Store, name: str, *, requests: bool = True) -> Report:
@@ -83,37 +78,26 @@ def sample_reader(directory: Path) -> Reader:
 def write_report(store: Store, run_id: str, directory: Path | None = None) -> ReportPaths:
     """Write a run's report and return its paths; `directory` None: `report/` in the run's directory."""
     report = read_report(store, run_id)
-    return write_files(report, directory or store.directory(report.run.id) / "report")
+    raw = store.directory(report.run.id)
+    return write_files(report, directory or raw / "report", raw)
 
 
-def write_files(report: Report, directory: Path) -> ReportPaths:
+def write_files(report: Report, directory: Path, raw: Path | None = None) -> ReportPaths:
     """Write a report's files into a directory, the text last, so that what it refers to is there.
 
-    Charts of an earlier report that this one does not have are removed; other files are left alone.
+    `raw` is the run's directory, for charts of what was sampled. Charts of an earlier report that this one
+    does not have are removed; other files are left alone.
     """
-    charts = tuple(draw_charts(report))
-    timeline = dict(_drawn_timeline(report))
-    paths = ReportPaths(
-        directory=directory,
-        markdown=directory / "report.md",
-        summary=directory / "summary.csv",
-        measurements=directory / "measurements.csv",
-        charts=tuple(directory / "charts" / chart.file_name for chart in charts),
-        timeline=tuple(directory / "charts" / name for name in timeline),
-    )
-    shown = [(f"charts/{chart.file_name}", chart.finding) for chart in charts]
-    if report.timeline is not None and timeline:
-        shown.append((f"charts/{TIMELINE[0]}", time_finding(report.timeline)))
-    text = markdown(report, shown)
     try:
-        (directory / "charts").mkdir(parents=True, exist_ok=True)
-        for path, chart in zip(paths.charts, charts, strict=True):
-            write_whole(path, chart.png)
-        for path in paths.timeline:
-            write_whole(path, timeline[path.name])
-        known = [*(file_name(metric) for metric in METRICS), *TIMELINE]
-        for stale in {directory / "charts" / name for name in known} - {*paths.charts, *paths.timeline}:
-            stale.unlink(missing_ok=True)
+        drawn = write_charts(charts_of_run(report, raw), directory / "charts")
+        paths = ReportPaths(
+            directory=directory,
+            markdown=directory / "report.md",
+            summary=directory / "summary.csv",
+            measurements=directory / "measurements.csv",
+            charts=tuple(chart.png for chart in drawn),
+        )
+        text = markdown(report, [(f"charts/{chart.png.name}", chart.finding) for chart in drawn])
         write_whole(paths.measurements, csv_text(measurement_table(report)).encode())
         write_whole(paths.summary, csv_text(summary_table(report)).encode())
         write_whole(paths.markdown, text.encode())
@@ -124,10 +108,3 @@ def write_files(report: Report, directory: Path) -> ReportPaths:
             next_step="make room or mend the rights, or give another directory with --output",
         ) from error
     return paths
-
-
-def _drawn_timeline(report: Report) -> Iterator[tuple[str, bytes]]:
-    if report.timeline is not None and any(period.seconds for period in report.timeline.periods):
-        document = timeline_specification(report.timeline, report.run.id)
-        yield TIMELINE[0], png_of(document)
-        yield TIMELINE[1], svg_of(document)

@@ -8,6 +8,8 @@ more false winners.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from fleetbench.model import Workload
 from fleetbench.report.groups import Group, ranked_groups
@@ -16,36 +18,78 @@ from fleetbench.report.summary import Report, ReportRow
 from fleetbench.results.comparison import SAME_PERCENT, Comparison
 
 
+class Ranked(Protocol):
+    """What has a value that others can be compared with: a group of rows, or an entry."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    def value(self, metric: Metric) -> float | None:
+        """Return its headline of a metric."""
+
+    def against(self, other: Any, metric: Metric) -> Comparison | None:
+        """Compare it with another one of its kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """The valid ones under one load, the best first; `name` is the load, `among` all that are shown there."""
+
+    name: str
+    order: Sequence[Ranked]
+    among: int
+
+
 def clear_winner(report: Report, rows: Sequence[ReportRow], metric: Metric) -> Group | None:
     """Return the best configuration of a workload's rows when it is better than each other one, else None."""
     order = ranked_groups(report, rows, metric)
-    if len(order) < 2 or not all(_better(order[0].against(other, metric), metric) for other in order[1:]):
-        return None
-    return order[0]
+    return order[0] if clear(order, metric) else None
 
 
-def not_distinguishable(report: Report, rows: Sequence[ReportRow], metric: Metric) -> tuple[Group, ...]:
+def clear(order: Sequence[Ranked], metric: Metric) -> bool:
+    """Whether the first of an order, the best first, is better than each of the others."""
+    return len(order) > 1 and not near(order, metric)
+
+
+def near(order: Sequence[Ranked], metric: Metric) -> tuple[Ranked, ...]:
+    """Return those that the first of an order is not known to differ from, the nearest first."""
+    return tuple(other for other in order[1:] if not _better(_compared(order[0], other, metric), metric))
+
+
+def not_distinguishable(report: Report, rows: Sequence[ReportRow], metric: Metric) -> tuple[Ranked, ...]:
     """Return the groups that the best one is not known to differ from, the nearest first."""
-    order = ranked_groups(report, rows, metric)
-    return tuple(other for other in order[1:] if not _better(order[0].against(other, metric), metric))
+    return near(ranked_groups(report, rows, metric), metric)
 
 
 def finding(report: Report, metric: Metric) -> str:
     """Return one sentence about a metric over all workloads of a report."""
     workloads = report.workloads
-    rows = {workload: report.of_workload(workload) for workload in workloads}
-    if len(workloads) == 1:
-        return about_workload(report, rows[workloads[0]], metric)
-    order = {workload: ranked_groups(report, rows[workload], metric) for workload in workloads}
-    measured = [workload for workload in workloads if order[workload]]
+    return about(
+        [
+            _ranking(report, report.of_workload(workload), metric, brief(workload, workloads))
+            for workload in workloads
+        ],
+        metric,
+    )
+
+
+def about_workload(report: Report, rows: Sequence[ReportRow], metric: Metric) -> str:
+    """Return one sentence about a metric within one workload."""
+    return about([_ranking(report, rows, metric)], metric)
+
+
+def about(rankings: Sequence[Ranking], metric: Metric) -> str:
+    """Return one sentence about a metric over all loads."""
+    measured = [ranking for ranking in rankings if ranking.order]
     if not measured:
         return f"No valid measurement of {metric.title}"
     if len(measured) == 1:
-        sentence = about_workload(report, rows[measured[0]], metric)
-        return f"{sentence}, for {brief(measured[0], workloads)}"
-    winners = {workload: clear_winner(report, rows[workload], metric) for workload in measured}
-    names = {group.name for group in winners.values() if group is not None}
-    if None not in winners.values() and len(names) == 1:
+        sentence = _about_one(measured[0], metric)
+        return sentence if len(rankings) == 1 else f"{sentence}, for {measured[0].name}"
+    winners = [ranking.order[0] if clear(ranking.order, metric) else None for ranking in measured]
+    names = {winner.name for winner in winners if winner is not None}
+    if None not in winners and len(names) == 1:
         return f"{names.pop()} has the {_word(metric)} {metric.title} in all {len(measured)} workloads"
     if not names:
         return (
@@ -53,37 +97,11 @@ def finding(report: Report, metric: Metric) -> str:
             "the leaders are not distinguishable at this noise, or were measured once"
         )
     parts = []
-    for workload in measured:
-        winner = winners[workload]
-        lone = len(order[workload]) == 1
-        name = winner.name if winner else f"{order[workload][0].name} alone" if lone else "no clear best"
-        parts.append(f"{name} at {brief(workload, workloads)} ({_value(order[workload][0], metric)})")
+    for ranking, winner in zip(measured, winners, strict=True):
+        best = ranking.order[0]
+        name = winner.name if winner else f"{best.name} alone" if len(ranking.order) == 1 else "no clear best"
+        parts.append(f"{name} at {ranking.name} ({_value(best, metric)})")
     return f"Best {metric.title}: {'; '.join(parts)}"
-
-
-def about_workload(report: Report, rows: Sequence[ReportRow], metric: Metric) -> str:
-    """Return one sentence about a metric within one workload."""
-    order = ranked_groups(report, rows, metric)
-    if not order:
-        return f"No valid measurement of {metric.title}"
-    best, value = order[0], _value(order[0], metric)
-    if len(order) == 1:
-        others = f", the only valid one of {len(rows)}" if len(rows) > len(best.rows) else ""
-        return f"{best.name}: {metric.title} {value}{others}"
-    second = best.against(order[1], metric)
-    says = second.sentence(higher_is_better=metric.higher_is_better, against=order[1].name)
-    if second.low is None:
-        return f"{best.name} measured {_word(metric)} {metric.title}: {value}, {says}"
-    near = not_distinguishable(report, rows, metric)
-    if not near:
-        start = " (one start each, which may be all that differs)" if second.may_be_the_start else ""
-        return f"{best.name} has the {_word(metric)} {metric.title}: {value}, {says}{start}"
-    names = f"{best.name} and {near[0].name}" if len(near) == 1 else f"{best.name} and {len(near)} others"
-    compared = [best.against(group, metric) for group in near]
-    if all(comparison.same for comparison in compared):
-        return f"No clear best {metric.title}: {names} are within {SAME_PERCENT:g} %, at {value}"
-    unclear = next(comparison for comparison in compared if not comparison.same)
-    return f"No clear best {metric.title}: {names}, at {value}, are {unclear.sentence()}"
 
 
 def brief(workload: Workload, among: tuple[Workload, ...]) -> str:
@@ -102,12 +120,46 @@ def brief(workload: Workload, among: tuple[Workload, ...]) -> str:
     return short if len(same) == 1 else workload.label
 
 
+def _ranking(report: Report, rows: Sequence[ReportRow], metric: Metric, name: str = "") -> Ranking:
+    order = ranked_groups(report, rows, metric)
+    others = len(rows) - len(order[0].rows) if order else 0
+    return Ranking(name=name, order=order, among=len(rows) if others else 1)
+
+
+def _about_one(ranking: Ranking, metric: Metric) -> str:
+    order = ranking.order
+    best, value = order[0], _value(order[0], metric)
+    if len(order) == 1:
+        others = f", the only valid one of {ranking.among}" if ranking.among > 1 else ""
+        return f"{best.name}: {metric.title} {value}{others}"
+    second = _compared(best, order[1], metric)
+    says = second.sentence(higher_is_better=metric.higher_is_better, against=order[1].name)
+    if second.low is None:
+        return f"{best.name} measured {_word(metric)} {metric.title}: {value}, {says}"
+    undecided = near(order, metric)
+    if not undecided:
+        start = " (one start each, which may be all that differs)" if second.may_be_the_start else ""
+        return f"{best.name} has the {_word(metric)} {metric.title}: {value}, {says}{start}"
+    several = f"{len(undecided)} others" if len(undecided) > 1 else undecided[0].name
+    names = f"{best.name} and {several}"
+    compared = [_compared(best, other, metric) for other in undecided]
+    if all(comparison.same for comparison in compared):
+        return f"No clear best {metric.title}: {names} are within {SAME_PERCENT:g} %, at {value}"
+    unclear = next(comparison for comparison in compared if not comparison.same)
+    return f"No clear best {metric.title}: {names}, at {value}, are {unclear.sentence()}"
+
+
+def _compared(one: Ranked, other: Ranked, metric: Metric) -> Comparison:
+    """Return the comparison; one that says nothing where a value is not above 0."""
+    return one.against(other, metric) or Comparison(ratio=1.0)
+
+
 def _better(comparison: Comparison, metric: Metric) -> bool:
     return comparison.differs and (comparison.ratio > 1) is metric.higher_is_better
 
 
-def _value(group: Group, metric: Metric) -> str:
-    return f"{metric.shown(group.value(metric))} {metric.unit}"
+def _value(ranked: Ranked, metric: Metric) -> str:
+    return f"{metric.shown(ranked.value(metric))} {metric.unit}"
 
 
 def _word(metric: Metric) -> str:

@@ -11,12 +11,15 @@ import pytest
 from report_rows import CLOSED, measurement, repeats, result, run, trial
 
 from fleetbench.model import Config
-from fleetbench.report import charts, files
+from fleetbench.report import files
+from fleetbench.report.charts import charts_of_entries
+from fleetbench.report.charts.frame import WEAK_COLOUR
 from fleetbench.report.columns import summary_table
 from fleetbench.report.files import sample_reader
 from fleetbench.report.groups import grouped
 from fleetbench.report.markdown import markdown
 from fleetbench.report.metrics import METRICS, OUTPUT
+from fleetbench.report.own_entries import entries_of_run
 from fleetbench.report.summary import Report, summarise
 from fleetbench.report.terminal import Uncertain, certainty_table, headline, terminal_table
 from fleetbench.results.rows import Finding, MeasurementRow, Verdict
@@ -267,8 +270,9 @@ def test_rows_of_another_workload_are_no_start_of_this_one() -> None:
 @pytest.mark.parametrize("with_requests", [True, False])
 def test_a_chart_greys_a_p99_over_few_requests_and_draws_the_headline(with_requests: bool) -> None:
     found = report(1, 2, with_requests=with_requests)
-    text = json.dumps(charts.specification(found, P99_TTFT))
-    assert (charts.WEAK_COLOUR in text) is not with_requests
+    drawn = {chart.key: chart for chart in charts_of_entries(entries_of_run(found))}
+    text = json.dumps(drawn["p99-ttft-ms"].specification)
+    assert (WEAK_COLOUR in text) is not with_requests
     assert ("fewer than 1,000 requests" in text) is not with_requests
     assert ("over all requests of the valid repeats" in text) is with_requests
     values = [row.value(P99_TTFT) for row in found.rows]

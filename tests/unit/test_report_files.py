@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,17 +15,15 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_rows import CLOSED, SMALL, TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
+from report_rows import CLOSED, TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
 
 from fleetbench.cli import main
 from fleetbench.errors import FleetbenchError
 from fleetbench.model import Config, Failure, GpuSet, Trial, TrialState
-from fleetbench.report import charts
 from fleetbench.report.columns import Table, measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.files import write_files, write_report
 from fleetbench.report.markdown import code, escaped, markdown
-from fleetbench.report.metrics import OUTPUT
 from fleetbench.report.summary import Report, summarise
 from fleetbench.results.rows import MeasurementKind, RunKind, RunState, Verdict
 from fleetbench.results.store import Store, open_store
@@ -51,12 +48,6 @@ def hostile() -> Report:
     ]
     rows = [measurement(1, 1, result(100), Verdict.VALID, HOSTILE)]
     return summarise(run(model=HOSTILE, note=HOSTILE), trials, rows)
-
-
-def png_size(png: bytes) -> tuple[int, int]:
-    assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = struct.unpack(">II", png[16:24])
-    return width, height
 
 
 def read_csv(text: str) -> list[dict[str, str]]:
@@ -177,84 +168,6 @@ def test_what_was_never_started_is_told_apart_from_what_failed() -> None:
     assert report.rows[1].status == "not run: impossible: heads: 40 by tp=3"
 
 
-def test_each_metric_with_a_valid_number_has_a_chart_that_can_be_read_at_800_pixels() -> None:
-    drawn = {chart.metric.key: chart for chart in charts.draw_charts(example())}
-    assert set(drawn) == {
-        "output_throughput",
-        "total_token_throughput",
-        "request_throughput",
-        "median_ttft_ms",
-        "p99_ttft_ms",
-        "median_tpot_ms",
-        "p99_tpot_ms",
-    }
-    for chart in drawn.values():
-        width, height = png_size(chart.png)
-        assert 1400 <= width <= 1700
-        assert 300 <= height <= 1200
-    assert drawn["output_throughput"].finding.startswith("tp=1 dp=2 has the highest output throughput")
-
-
-def drawn_values(report: Report) -> list[dict[str, object]]:
-    """What the output throughput chart draws, each once (its layers repeat their data)."""
-    found: list[dict[str, object]] = []
-    for value in all_values(charts.specification(report, OUTPUT)):
-        if value not in found:
-            found.append(value)
-    return found
-
-
-def all_values(specification: object) -> Iterator[dict[str, object]]:
-    if isinstance(specification, dict):
-        if isinstance(specification.get("values"), list):
-            yield from specification["values"]
-        for item in specification.values():
-            yield from all_values(item)
-    elif isinstance(specification, list):
-        for item in specification:
-            yield from all_values(item)
-
-
-def test_a_chart_draws_medians_repeats_and_the_failed_trial_as_a_labelled_gap() -> None:
-    values = drawn_values(example())
-    bars = [value for value in values if "low" in value]
-    assert [(bar["name"], bar["value"], bar["low"], bar["high"], bar["best"]) for bar in bars] == [
-        ("tp=1 dp=1", 101, 100, 102, False),
-        ("tp=1 dp=2", 192, 190, 195, True),
-    ]
-    dots = [value["value"] for value in values if set(value) == {"name", "value"}]
-    assert sorted(dots) == [100, 101, 102, 190, 192, 195]  # type: ignore[type-var]
-    gaps = [value for value in values if set(value) == {"name", "text"}]
-    assert gaps == [{"name": "tp=4 dp=1", "text": "failed: CUDA out of memory"}]
-
-
-def test_a_suspect_configuration_is_a_gap_that_says_why() -> None:
-    rows = [
-        *repeats(1, 100, 101),
-        measurement(2, 1, result(900), Verdict.SUSPECT, "5.0 waves of 64 requests"),
-    ]
-    report = summarise(run(), [trial(1, Config()), trial(2, Config(tp=2), repeats=1)], rows)
-    expected = {"name": "tp=2 dp=1", "text": "suspect 1/1, not drawn: 5.0 waves of 64 requests"}
-    assert expected in drawn_values(report)
-    assert not [value for value in drawn_values(report) if value.get("value") == 900]
-
-
-def test_long_configurations_stay_apart_on_the_axis() -> None:
-    same = " ".join(["--a-rather-long-argument"] * 6)
-    trials = [trial(number, Config(serve_args=(same, f"--last={number}"))) for number in (1, 2)]
-    report = summarise(run(), trials, [*repeats(1, 100), *repeats(2, 200)])
-    bars = [value["name"] for value in drawn_values(report) if "low" in value]
-    assert len(set(bars)) == 2
-
-
-def test_hostile_names_and_many_rows_are_drawn(tmp_path: Path) -> None:
-    assert list(charts.draw_charts(hostile()))
-    trials = [trial(n, Config(max_model_len=n), workloads=(CLOSED, SMALL)) for n in range(1, 61)]
-    rows = [row for n in range(1, 61) for row in repeats(n, 100 + n, 101 + n)]
-    chart = next(charts.draw_charts(summarise(run(), trials, rows)))
-    assert png_size(chart.png)[1] > 4000
-
-
 def test_nothing_valid_draws_nothing_and_the_text_says_so(tmp_path: Path) -> None:
     failed = [trial(1, Config(), state=TrialState.FAILED, failure=TOO_LITTLE_MEMORY)]
     paths = write_files(summarise(run(), failed, []), tmp_path)
@@ -277,7 +190,8 @@ def test_files_are_replaced_stale_charts_removed_and_foreign_files_left(tmp_path
         "summary.csv",
     ]
     names = {path.name for path in (tmp_path / "charts").iterdir()}
-    assert names == {"mine.png"} | {path.name for path in paths.charts}
+    drawn = {path.with_suffix(form).name for path in paths.charts for form in (".png", ".svg")}
+    assert names == {"mine.png", "charts.json"} | drawn
     for reference in re.findall(r"\]\((charts/[^)]+)\)", paths.markdown.read_text()):
         assert (tmp_path / reference).is_file()
 

@@ -12,6 +12,7 @@ from report_rows import repeats, run, trial
 
 from fleetbench.cli import main
 from fleetbench.model import Config, GpuSet, Step, Trial
+from fleetbench.report.charts.timeline import COLOURS, timeline_chart
 from fleetbench.report.files import write_files
 from fleetbench.report.markdown import markdown
 from fleetbench.report.summary import Report, summarise
@@ -23,7 +24,6 @@ from fleetbench.report.timeline import (
     time_table,
     trial_spans,
 )
-from fleetbench.report.timeline_chart import COLOURS, timeline_specification
 from fleetbench.results.rows import RunKind
 from fleetbench.results.store import open_store
 from fleetbench.results.timeline import FILE_NAME, SIDE_BY_SIDE, Period, RunTimeline, file_text
@@ -114,7 +114,7 @@ def test_the_chart_has_a_row_for_each_host_and_lane_and_a_colour_for_each_step()
         *of((Step.MEASURE, 60, 2), host="h2", lane="0,1"),
         *of((Step.MEASURE, 60, 3), host="h2", lane="2,3"),
     ]
-    document = timeline_specification(a_timeline(*lanes), run().id)
+    document = timeline_chart(a_timeline(*lanes), run().id).specification
     bars, labels = (layer["data"]["values"] for layer in document["layer"])
     assert {bar["row"] for bar in bars} == {"h1", "h2 [0,1]", "h2 [2,3]"}
     assert max(bar["to"] for bar in bars) == pytest.approx(14.2)
@@ -127,15 +127,16 @@ def test_the_chart_has_a_row_for_each_host_and_lane_and_a_colour_for_each_step()
 
 def test_the_report_has_the_chart_as_png_and_svg_and_the_table(tmp_path: Path) -> None:
     paths = write_files(a_report(a_timeline()), tmp_path)
-    assert [path.name for path in paths.timeline] == ["timeline.png", "timeline.svg"]
-    assert paths.timeline[0].read_bytes().startswith(b"\x89PNG")
-    assert b"<svg" in paths.timeline[1].read_bytes()[:300]
+    drawn = paths.charts[-1]
+    assert drawn.name == "timeline.png"
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in drawn.with_suffix(".svg").read_bytes()[:300]
     text = paths.markdown.read_text()
     assert "## Where the time went" in text
     assert "| load | 170.4 | 20.0 |" in text
     assert "(charts/timeline.png)" in text
     again = write_files(a_report(), tmp_path)
-    assert again.timeline == ()
+    assert drawn not in again.charts
     assert not list((tmp_path / "charts").glob("timeline.*"))
     assert "Where the time went" not in again.markdown.read_text()
 
@@ -145,7 +146,9 @@ def test_hostile_names_are_drawn_and_shown_as_text(tmp_path: Path) -> None:
         host=HOSTILE, step=Step.MEASURE, trial=1, config=HOSTILE * 3, began_ms=0, ended_ms=9_000_000
     )
     paths = write_files(a_report(RunTimeline(run_id=HOSTILE, periods=(period,))), tmp_path)
-    assert b"<script>" not in paths.timeline[1].read_bytes()
+    assert paths.charts[-1].name == "timeline.png"
+    for chart in paths.charts:
+        assert b"<script>" not in chart.with_suffix(".svg").read_bytes()
     assert "<script>" not in paths.markdown.read_text()
 
 

@@ -6,12 +6,21 @@ the same order in every trial, so that a bar's place says what its colour says.
 
 from __future__ import annotations
 
-import textwrap
-from typing import Any
-
 from fleetbench.errors import one_line
 from fleetbench.model import Step
-from fleetbench.report.charts import FAINT, FONT, INK, MARGIN, WIDTH, altair_module
+from fleetbench.report.charts.frame import (
+    FAINT,
+    GRID,
+    INK,
+    MARGIN,
+    WIDTH,
+    Chart,
+    Section,
+    altair_module,
+    alternative,
+    framed,
+    legend,
+)
 from fleetbench.report.timeline import merged, rows, spoken, time_finding, trial_spans
 from fleetbench.results.timeline import RunTimeline, seconds_by_step
 
@@ -29,26 +38,26 @@ COLOURS = {
 LABEL_PX = 130
 CHARACTER_PX = 6.2
 ROW_PX, BAR_PX = 52, 24
-TITLE_COLUMNS = 74
 
 
-def timeline_specification(timeline: RunTimeline, run_id: str) -> dict[str, Any]:
-    """Return the Vega-Lite specification of a run's timeline."""
+def timeline_chart(timeline: RunTimeline, run_id: str) -> Chart:
+    """Return the chart of a run's timeline, which has at least one period."""
     altair = altair_module()
-    per_row = rows(timeline)
+    per_row = {one_line(name, 60): periods for name, periods in rows(timeline).items()}
     began = min(period.began_ms for period in timeline.periods)
     unit, divisor = _unit(max(period.ended_ms for period in timeline.periods) - began)
     longest = (max(period.ended_ms for period in timeline.periods) - began) / divisor
     width = WIDTH - 2 * MARGIN - LABEL_PX
     seconds = seconds_by_step(timeline.periods)
-    shown = list(seconds)
-    legend = {step: f"{step.value} {spoken(seconds[step])}" for step in shown}
+    steps = {step: f"{step.value} {spoken(seconds[step])}" for step in seconds}
     bars = [
         {
-            "row": one_line(name, 60),
-            "step": legend[period.step],
+            "row": name,
+            "step": steps[period.step],
             "from": (period.began_ms - began) / divisor,
             "to": (period.ended_ms - began) / divisor,
+            "took": spoken((period.ended_ms - period.began_ms) / 1000),
+            "trial": f"{period.trial}: {one_line(period.config, 80)}" if period.trial else "–",
         }
         for name, periods in per_row.items()
         for period in merged(periods)
@@ -65,56 +74,47 @@ def timeline_specification(timeline: RunTimeline, run_id: str) -> dict[str, Any]
     y = altair.Y(
         "row:N",
         title=None,
-        scale=altair.Scale(domain=[one_line(name, 60) for name in per_row]),
+        scale=altair.Scale(domain=list(per_row)),
         axis=altair.Axis(labelLimit=LABEL_PX - 10, labelPadding=8, ticks=False, domainColor=FAINT),
     )
     x = altair.X(
         "from:Q",
         title=f"{unit} since the start",
         scale=altair.Scale(domain=[0, longest or 1], nice=False),
-        axis=altair.Axis(gridColor="#EEEEEE", domain=False, ticks=False, tickCount=8),
+        axis=altair.Axis(gridColor=GRID, domain=False, ticks=False, tickCount=8),
     )
     colour = altair.Color(
         "step:N",
-        title=None,
-        scale=altair.Scale(domain=[legend[s] for s in shown], range=[COLOURS[s] for s in shown]),
-        legend=altair.Legend(
-            orient="bottom", columns=5, labelFontSize=13, symbolType="square", symbolSize=130, labelLimit=200
-        ),
+        scale=altair.Scale(domain=list(steps.values()), range=[COLOURS[step] for step in steps]),
+        legend=legend(list(steps.values()), "square"),
     )
+    tooltip = [
+        altair.Tooltip(field, type="nominal", title=title)
+        for field, title in (("row", "host"), ("step", "step, all together"), ("took", "this one"))
+    ]
     drawn = altair.layer(
         altair.Chart(altair.Data(values=bars))
         .mark_bar(height=BAR_PX)
-        .encode(y=y, x=x, x2="to:Q", color=colour),
+        .encode(
+            y=y,
+            x=x,
+            x2="to:Q",
+            color=colour,
+            tooltip=[*tooltip, altair.Tooltip("trial", type="nominal", title="trial")],
+        ),
         altair.Chart(altair.Data(values=labels))
         .mark_text(align="left", baseline="bottom", dy=-BAR_PX / 2 - 2, fontSize=11, color=INK)
         .encode(y=y, x=altair.X("at:Q"), text="text:N"),
-    ).properties(
-        width=width,
-        height={"step": ROW_PX},
-        padding=MARGIN,
-        title=altair.TitleParams(
-            text=textwrap.wrap(time_finding(timeline), TITLE_COLUMNS),
-            subtitle=[
-                "One row for each host, one bar for each step; numbers above the bars are trials.",
-                f"run {one_line(run_id, 80)}",
-            ],
-            anchor="start",
-            fontSize=19,
-            subtitleFontSize=13,
-            subtitleColor=FAINT,
-            subtitlePadding=6,
-            offset=16,
-            color=INK,
-        ),
+    ).properties(width=width, height={"step": ROW_PX})
+    finding = time_finding(timeline)
+    note = "One row for each host, one bar for each step; numbers above the bars are trials."
+    return Chart(
+        key="timeline",
+        finding=finding,
+        alt=alternative("Timeline of the run", finding, steps.values()),
+        section=Section.TIME,
+        specification=framed(drawn, finding, (note, f"run {one_line(run_id, 80)}")),
     )
-    document: dict[str, Any] = (
-        drawn.configure(font=FONT, background="white")
-        .configure_view(stroke=None)
-        .configure_axis(labelColor=INK, titleColor=FAINT, labelFontSize=13, titleFontSize=13)
-        .to_dict()
-    )
-    return document
 
 
 def _unit(milliseconds: int) -> tuple[str, float]:

@@ -1,0 +1,194 @@
+"""What all charts share: size, fonts, colours, title, and the way from a specification to PNG and SVG.
+
+Colours are Okabe and Ito's, told apart by colour-blind eyes too. Nothing is said by colour alone: lines
+differ in symbol and dashes as well, what is best in shade and in the title.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from fleetbench.errors import FleetbenchError, one_line
+
+WIDTH = 800
+PIXELS_PER_POINT = 2  # for screens with small pixels; 1600 wide
+MARGIN = 24
+INK, FAINT, GRID = "#222222", "#6B6B6B", "#E6E6E6"
+BAR_COLOUR, BEST_COLOUR = "#56B4E9", "#0072B2"
+WEAK_COLOUR = "#BDBDBD"  # a p99 that rests on too few requests
+GAP_COLOUR = "#B34700"  # vermillion, darkened until it reads as text on white
+SUSPECT_COLOUR = "#767676"
+# Lines, each with a symbol and dashes of its own; the yellow is darkened, or it would be lost on white.
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222", "#8C8100")
+LINE_SHAPES = (
+    *("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right"),
+    "triangle-left",
+)
+LINE_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+MOST_LINES = len(LINE_COLOURS)
+# The renderer brings Liberation Sans with it, so that a machine without fonts draws the same.
+FONT = "Liberation Sans, Arial, sans-serif"
+CHARACTER_PX = 7.4  # of 13 px text, a generous mean
+TITLE_COLUMNS, SUBTITLE_COLUMNS = 74, 104
+TITLE_LINES, TITLE_CHARACTERS = 4, 290
+ALT_CHARACTERS = 900
+
+
+class Section(StrEnum):
+    """Where a chart belongs in a report, in this order."""
+
+    CHOICE = "Which split"
+    LOAD = "Under load"
+    HARDWARE = "Beside the hardware"
+    METRICS = "Metric by metric"
+    TIME = "Over time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One chart.
+
+    Attributes:
+        key: unique in a report, and the beginning of its files' names: `[a-z0-9-]`.
+        finding: the sentence that it shows; its title.
+        alt: for those who do not see it: what kind of chart, the finding, the values.
+        specification: Vega-Lite, with its data and tooltips; nothing is fetched from anywhere.
+    """
+
+    key: str
+    finding: str
+    alt: str
+    section: Section
+    specification: Mapping[str, Any]
+
+
+def altair_module() -> Any:
+    """Return altair, which is imported only here because it takes a second."""
+    try:
+        import altair
+    except ImportError as error:
+        raise _not_installed(error) from error
+    return altair
+
+
+def framed(chart: Any, finding: str, notes: Iterable[str]) -> dict[str, Any]:
+    """Given altair's chart, its finding and what has to be known to read it, return the specification."""
+    altair = altair_module()
+    subtitle = [line for note in notes if note for line in textwrap.wrap(note, SUBTITLE_COLUMNS)]
+    document: dict[str, Any] = (
+        chart.properties(
+            padding=MARGIN,
+            title=altair.TitleParams(
+                text=_title_lines(finding),
+                subtitle=subtitle,
+                anchor="start",
+                fontSize=19,
+                subtitleFontSize=13,
+                subtitleColor=FAINT,
+                subtitlePadding=6,
+                offset=16,
+                color=INK,
+            ),
+        )
+        .configure(font=FONT, background="white")
+        .configure_view(stroke=None)
+        .configure_axis(labelColor=INK, titleColor=FAINT, labelFontSize=13, titleFontSize=13)
+        .to_dict()
+    )
+    return document
+
+
+def _title_lines(finding: str) -> list[str]:
+    """Return a title in lines; `tp=2 dp=4` is never torn apart."""
+    text = one_line(capitalised(finding), TITLE_CHARACTERS)
+    kept = re.sub(r"(?<=\w=)(\S{1,20}) (?=\w{1,20}=)", "\\1\N{NO-BREAK SPACE}", text)
+    return textwrap.wrap(kept, TITLE_COLUMNS, max_lines=TITLE_LINES, placeholder="…") or [""]
+
+
+def panel_title(text: str) -> Any:
+    """Return the title of one panel of a chart."""
+    altair = altair_module()
+    return altair.TitleParams(text=one_line(text, 100), anchor="start", fontSize=14, color=INK, offset=6)
+
+
+def legend(labels: Sequence[str], symbols: str = "circle") -> Any:
+    """Return a legend under the chart, in as many columns as its longest label leaves room for."""
+    altair = altair_module()
+    longest = max((len(label) for label in labels), default=1) * CHARACTER_PX + 34
+    columns = max(1, min(len(labels), int((WIDTH - 2 * MARGIN) / longest)))
+    return altair.Legend(
+        orient="bottom",
+        direction="horizontal",
+        columns=columns,
+        title=None,
+        labelFontSize=13,
+        labelColor=INK,
+        labelLimit=WIDTH - 2 * MARGIN - 40,
+        symbolType=symbols,
+        symbolSize=110,
+        symbolStrokeWidth=2,
+        offset=14,
+    )
+
+
+def capitalised(text: str) -> str:
+    """Return a sentence with a capital, unless it begins with a name."""
+    first = text.partition(" ")[0]
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+
+
+def slug(text: str) -> str:
+    """Return any text as part of a file's name; other texts may have the same."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60].strip("-")
+
+
+def alternative(kind: str, finding: str, values: Iterable[str], notes: Iterable[str] = ()) -> str:
+    """Return the text for those who do not see a chart; what is left out of a long one is said."""
+    text = ". ".join(filter(None, (f"{kind}: {finding}", *notes)))
+    shown: list[str] = []
+    rest = list(values)
+    while rest and len(text) + sum(map(len, shown)) + len(rest[0]) < ALT_CHARACTERS:
+        shown.append(rest.pop(0))
+    more = f"; and {len(rest)} more" if rest and shown else ""
+    return one_line(f"{text}. {'; '.join(shown)}{more}" if shown else text, ALT_CHARACTERS + 300)
+
+
+def svg_of(specification: Mapping[str, Any]) -> bytes:
+    """Return a Vega-Lite specification as an SVG; nothing is fetched from anywhere."""
+    return str(
+        _converted(lambda convert: convert.vegalite_to_svg(dict(specification), allowed_base_urls=[]))
+    ).encode()
+
+
+def png_of(specification: Mapping[str, Any]) -> bytes:
+    """Return a Vega-Lite specification as a PNG, 1,600 pixels wide."""
+    return png_of_svg(svg_of(specification))
+
+
+def png_of_svg(svg: bytes) -> bytes:
+    """Return the PNG of an SVG that `svg_of` made: half the work, where both are wanted."""
+    return bytes(_converted(lambda convert: convert.svg_to_png(svg.decode(), scale=PIXELS_PER_POINT)))
+
+
+def _converted(draw: Callable[[Any], Any]) -> Any:
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise _not_installed(error) from error
+    try:
+        return draw(vl_convert)
+    except ValueError as error:
+        raise FleetbenchError(
+            "cannot draw a chart", cause=str(error), next_step="run again with --debug, and report it"
+        ) from error
+
+
+def _not_installed(error: ImportError) -> FleetbenchError:
+    return FleetbenchError(
+        "cannot draw charts", cause=str(error), next_step="pip install altair vl-convert-python"
+    )

@@ -1,0 +1,125 @@
+"""What charts say of one entry: its label, its gap, its tooltip. Text of others is made harmless."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fleetbench.errors import one_line
+from fleetbench.report.charts.frame import CHARACTER_PX, altair_module
+from fleetbench.report.entry import Entry, Status
+from fleetbench.report.metrics import Metric
+from fleetbench.report.terminal import interval_text
+
+LABEL_COLUMNS, LABEL_LINES = 30, 3
+LABEL_WIDTH_PX, HALF_LINE_PX = 15, 7.5
+# A number stands behind these; that of a suspect one is drawn hollow and grey, beside its reason.
+DRAWN = (Status.VALID, Status.SUSPECT)
+_TOOLTIP = (
+    *(("name", "configuration"), ("shown", "value"), ("interval", "95 % interval"), ("repeats", "repeats")),
+    *(("status", "status"), ("cause", "cause"), ("load", "load"), ("host", "host"), ("gpus", "GPUs")),
+    ("place", "evidence"),
+)
+
+
+def facts(entry: Entry, metric: Metric) -> dict[str, Any]:
+    """Return what a tooltip shows of an entry, as a row of a chart's data."""
+    value = entry.value(metric)
+    return {
+        "name": one_line(entry.name, 120),
+        "shown": "–" if value is None else f"{metric.shown(value)} {metric.unit}",
+        "interval": interval_text(entry.spread(metric)) or "unknown",
+        "repeats": entry.repeats,
+        "status": entry.status.value,
+        "cause": one_line(entry.cause, 200) or "–",
+        "load": one_line(entry.load, 120) or "–",
+        "host": one_line(entry.host, 80) or "–",
+        "gpus": gpus_text(entry),
+        "place": one_line(f"{entry.source}, {entry.place}", 120),
+    }
+
+
+def tooltip(metric: Metric | None = None, **more: str) -> list[Any]:
+    """Return the tooltip of rows made of `facts`; `more`: further fields with their names."""
+    altair = altair_module()
+    titles = dict(_TOOLTIP) | {"shown": metric.title if metric else "value"} | more
+    return [altair.Tooltip(field=field, type="nominal", title=title) for field, title in titles.items()]
+
+
+def gpus_text(entry: Entry) -> str:
+    """Return `8 × NVIDIA H200`, as far as it is known."""
+    gpu = one_line(entry.gpu, 60)
+    if not entry.gpus:
+        return gpu or "–"
+    return f"{entry.gpus} × {gpu}" if gpu else str(entry.gpus)
+
+
+def gap_text(entry: Entry, metric: Metric) -> str:
+    """Return why an entry has no number of a metric that counts: `failed: out of memory`, `not reported`."""
+    if entry.status is Status.VALID:
+        return f"{metric.title} not reported"
+    return one_line(f"{entry.status.value}{': ' if entry.cause else ''}{entry.cause}", 110)
+
+
+def said(entry: Entry, metric: Metric, name: str = "") -> str:
+    """Return an entry in a few words, for those who do not see its mark."""
+    value = entry.value(metric) if entry.status in DRAWN else None
+    called = one_line(name or entry.name, 60)
+    if value is None:
+        return f"{called} {one_line(gap_text(entry, metric), 70)}"
+    return f"{called} {metric.shown(value)}{' (suspect)' if entry.status is Status.SUSPECT else ''}"
+
+
+def labels(entries: Sequence[Entry]) -> list[str]:
+    """Return the axis label of each entry; cut short, they are still different."""
+    found = [wrapped(entry.name) for entry in entries]
+    numbers = [entry.trial or place for place, entry in enumerate(entries, start=1)]
+    found = [
+        wrapped(f"#{number} {entry.name}") if found.count(label) > 1 else label
+        for label, number, entry in zip(found, numbers, entries, strict=True)
+    ]
+    return [
+        f"{label} ({found[:place].count(label) + 1})" if label in found[:place] else label
+        for place, label in enumerate(found)
+    ]
+
+
+def wrapped(name: str) -> str:
+    """Return a name in as many lines as an axis has room for."""
+    lines = textwrap.wrap(one_line(name), LABEL_COLUMNS, break_on_hyphens=False) or ["unnamed"]
+    if len(lines) > LABEL_LINES:
+        lines = [*lines[: LABEL_LINES - 1], lines[LABEL_LINES - 1][: LABEL_COLUMNS - 1] + "…"]
+    return "\n".join(lines)
+
+
+def label_px(texts: Iterable[str]) -> float:
+    """Return the width of the column of labels."""
+    longest = max((len(line) for text in texts for line in text.split("\n")), default=1)
+    return min(longest, LABEL_COLUMNS) * CHARACTER_PX
+
+
+def label_axis(**more: Any) -> Any:
+    """Return an axis whose labels have several lines, each label beside the middle of its row."""
+    altair = altair_module()
+    shifted = [
+        {"test": f"length(split(datum.label, '\\n')) == {lines}", "value": -HALF_LINE_PX * (lines - 1)}
+        for lines in range(2, LABEL_LINES + 1)
+    ]
+    return altair.Axis(
+        labelExpr="split(datum.label, '\\n')",
+        labelLimit=LABEL_COLUMNS * CHARACTER_PX + 20,
+        labelPadding=8,
+        labelOffset={"condition": shifted, "value": 0},
+        ticks=False,
+        **more,
+    )
+
+
+def left_out(entries: Sequence[Entry]) -> str:
+    """Say how many have no valid number, by what became of them; nothing where all are valid."""
+    counts: Mapping[str, int] = {
+        status.value: sum(entry.status is status for entry in entries) for status in Status
+    }
+    parts = [f"{number} {name}" for name, number in counts.items() if number and name != Status.VALID.value]
+    return f"Not valid, of {len(entries)}: {', '.join(parts)}." if parts else ""

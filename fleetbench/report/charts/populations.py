@@ -1,0 +1,83 @@
+"""Which entries belong into one chart: those of one source and model. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from fleetbench.errors import one_line
+from fleetbench.model import Workload
+from fleetbench.report.charts.frame import slug
+from fleetbench.report.entry import Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """The entries of one source and model; `slug` tells it apart in the names of files."""
+
+    source: str
+    model: str
+    entries: tuple[Entry, ...]
+    slug: str = ""
+
+    @property
+    def about(self) -> str:
+        """What every chart says at the end of its subtitle."""
+        source = f"imported from {self.source}" if self.entries[0].imported else f"run {self.source}"
+        return one_line(", ".join(filter(None, (short_model(self.model), source))), 100)
+
+    @property
+    def loads(self) -> dict[str, tuple[Entry, ...]]:
+        """The entries by load, in the order in which the loads first appear."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.load, []).append(entry)
+        return {load: tuple(entries) for load, entries in found.items()}
+
+    def by_traffic(self) -> list[tuple[Entry, ...]]:
+        """Return the entries that were sent the same requests, whatever the load was."""
+        found: dict[Workload, list[Entry]] = {}
+        for entry in self.entries:
+            found.setdefault(traffic(entry.workload), []).append(entry)
+        return [tuple(group) for group in found.values()]
+
+    def key(self, kind: str, number: int = 1) -> str:
+        """Return the key of a chart; `number`: of several charts of a kind."""
+        return "-".join(filter(None, (kind, self.slug, str(number) if number > 1 else "")))
+
+
+def populations(entries: Iterable[Entry]) -> Iterator[Population]:
+    """Yield the entries of each source and model, in the order in which they first appear."""
+    found: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        found.setdefault((entry.source, entry.model), []).append(entry)
+    taken: set[str] = set()
+    for number, ((source, model), group) in enumerate(found.items(), start=1):
+        name = slug(short_model(model)) if len(found) > 1 else ""
+        if name in taken or (len(found) > 1 and not name):
+            name = f"{name or 'model'}-{number}"
+        taken.add(name)
+        yield Population(source=source, model=model, entries=tuple(group), slug=name)
+
+
+def short_model(model: str) -> str:
+    """Return a model's name without its owner."""
+    return one_line(model.rpartition("/")[2] or model, 60)
+
+
+def traffic(workload: Workload) -> Workload:
+    """Return what a workload sends, whatever the load: two of a ladder of concurrencies have the same."""
+    return replace(workload, num_prompts=0, max_concurrency=None, request_rate=None)
+
+
+def line_name(entry: Entry, population: Population, *, context: bool = True) -> str:
+    """Return what an entry's line is called: its configuration, without its context length if that varies.
+
+    The GPU is named where there are several kinds; an imported row is called what its source calls it.
+    """
+    if entry.imported:
+        piped = f" pp={entry.config.pp}" if entry.config.pp > 1 else ""
+        return one_line(f"{entry.name}{piped}", 60)
+    config = entry.config if context else replace(entry.config, max_model_len=None)
+    several = len({found.gpu for found in population.entries if found.gpu}) > 1
+    return one_line(f"{entry.gpu} {config.label}" if several and entry.gpu else config.label, 60)
