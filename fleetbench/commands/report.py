@@ -11,10 +11,16 @@ from fleetbench import console
 from fleetbench.errors import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fleetbench.report.observations import Said
     from fleetbench.report.summary import Report
+    from fleetbench.report.tables import EntryTable
 
 FORMATS = ("table", "markdown", "json", "csv")
 IMPORTED = "imported"
+# Tables that a terminal has room for; the others are in report.md.
+_ON_TERMINAL = ("matrix", "strategies", "concurrency", "scaling")
 
 
 @click.command()
@@ -68,7 +74,16 @@ def report(run: str, output: Path | None, form: str) -> None:
 
 def _report_imported(source: str, output: Path | None, form: str) -> None:
     from fleetbench.report.csv_text import csv_text
-    from fleetbench.report.imported import imported_markdown, imported_table, read_imported, write_imported
+    from fleetbench.report.imported import (
+        heading,
+        imported_markdown,
+        imported_table,
+        imported_tables,
+        read_imported,
+        write_imported,
+    )
+    from fleetbench.report.imported_entries import entries_of_import
+    from fleetbench.report.observations import observations
     from fleetbench.results.imports.render import COLUMNS, counted, documents, table_rows
     from fleetbench.results.store import open_store
 
@@ -85,22 +100,30 @@ def _report_imported(source: str, output: Path | None, form: str) -> None:
         for about, rows in found:
             console.write(f"{about.id}: {counted(rows)}\n")
             console.print_table(COLUMNS, table_rows(rows))
+            entries = entries_of_import(about, rows)
+            for table in imported_tables(entries):
+                _print_entry_table(table, heading(table))
+            _print_said(observations(entries))
             console.write("")
     console.progress(f"report: {path} (with imported.csv)")
 
 
-def print_report(found: Report) -> None:
-    """Write a report to the terminal: table, causes of failures, notes, findings."""
-    from fleetbench.report.finding import finding
-    from fleetbench.report.metrics import METRICS
-    from fleetbench.report.terminal import terminal_table
-    from fleetbench.report.timeline import time_finding, time_table
+def _print_entry_table(table: EntryTable, heading: str) -> None:
+    from fleetbench.report.observations import table_observations
 
-    run = found.run
-    workload = f", {found.workloads[0].label}" if len(found.workloads) == 1 else ""
-    console.write(f"{run.id}: {one_line(run.repo or run.model)}{one_line(workload)} ({run.state.value})\n")
-    table = terminal_table(found)
-    console.print_table(table.columns, table.rows)
+    console.write(f"\n{one_line(heading, 200)}\n")
+    console.print_table(table.table.columns, table.table.rows)
+    for note in table.notes:
+        console.write(f"  {one_line(note, 1000)}")
+    _print_said(table_observations(table))
+
+
+def _print_said(said: Iterable[Said]) -> None:
+    for each in said:
+        console.write(f"- {one_line(each.text, 1000)}")
+
+
+def _print_failures(found: Report) -> None:
     for trial in found.trials:
         failure = trial.failure
         if failure is not None:
@@ -110,6 +133,27 @@ def print_report(found: Report) -> None:
                 console.write(f"  evidence: {one_line(failure.evidence)}")
             if failure.advice:
                 console.write(f"  next:     {one_line(failure.advice)}")
+
+
+def print_report(found: Report) -> None:
+    """Write a report to the terminal: table, splits, causes of failures, notes, findings."""
+    from fleetbench.report.finding import finding
+    from fleetbench.report.metrics import METRICS
+    from fleetbench.report.observations import observations
+    from fleetbench.report.own_entries import entries_of_run
+    from fleetbench.report.tables import tables_of
+    from fleetbench.report.terminal import terminal_table
+    from fleetbench.report.timeline import time_finding, time_table
+
+    run = found.run
+    workload = f", {found.workloads[0].label}" if len(found.workloads) == 1 else ""
+    console.write(f"{run.id}: {one_line(run.repo or run.model)}{one_line(workload)} ({run.state.value})\n")
+    table = terminal_table(found)
+    console.print_table(table.columns, table.rows)
+    entries = entries_of_run(found)
+    for each in filter(lambda each: each.kind in _ON_TERMINAL, tables_of(entries)):
+        _print_entry_table(each, each.title)
+    _print_failures(found)
     for row in found.rows:
         where = f"{row.name}, {row.workload.label}" if len(found.workloads) > 1 else row.name
         for note in row.notes:
@@ -118,6 +162,7 @@ def print_report(found: Report) -> None:
     for metric in METRICS:
         if metric.headline and any(row.valid and metric.key in row.spreads for row in found.rows):
             console.write(f"- {finding(found, metric)}")
+    _print_said(observations(entries))
     if found.timeline is not None:
         console.write(f"- {time_finding(found.timeline)}\n")
         times = time_table(found.timeline)

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from fleetbench.errors import FleetbenchError, UsageError, one_line
 from fleetbench.report.columns import LATENCY_KEYS, RESULT_KEYS, Cell, Table
 from fleetbench.report.csv_text import csv_text
-from fleetbench.report.markdown import escaped, table
+from fleetbench.report.entry import Entry
+from fleetbench.report.entry_markdown import said_lines, table_parts
+from fleetbench.report.imported_entries import entries_of_import
+from fleetbench.report.markdown_text import escaped, table
+from fleetbench.report.observations import observations
+from fleetbench.report.tables import EntryTable, tables_of
 from fleetbench.results.imports.fields import EXTRA
 from fleetbench.results.imports.render import COLUMNS, counted, table_rows
 from fleetbench.results.imports.values import (
@@ -117,8 +122,32 @@ def _section(source: ImportedSource, rows: Sequence[ImportedRow]) -> Iterator[st
         "rows": counted(rows),
     }
     yield table(("what", "value"), [(name, value) for name, value in facts.items() if value])
+    entries = entries_of_import(source, rows)
+    said = said_lines(observations(entries))
+    if said:
+        yield "### What the figures say"
+        yield "\n".join(said)
+    for each in imported_tables(entries):
+        yield from table_parts(each, f"### {escaped(heading(each))}")
+    yield "### Every row with its verdict"
     yield table(COLUMNS, [_plain(cells) for cells in table_rows(rows)])
     yield "\n".join(_reasons(rows)) or "Nothing is said of any row."
+
+
+def imported_tables(entries: Sequence[Entry]) -> tuple[EntryTable, ...]:
+    """Return what a source's entries come to: its own tables in its order, then those made of several."""
+    place = {id(entry): position for position, entry in enumerate(entries)}
+    found = tables_of(entries)
+    return tuple(
+        sorted(found, key=lambda each: (each.kind in ("lengths", "scaling"), place[id(each.entries[0])]))
+    )
+
+
+def heading(found: EntryTable) -> str:
+    """Return the title of the source's table where one is shown again, else what is shown."""
+    if found.kind in ("context", "concurrency") and found.source_table:
+        return found.source_table
+    return f"{found.source_table} {found.title}" if found.kind == "strategies" else found.title
 
 
 def _plain(cells: tuple[object, ...]) -> tuple[Cell, ...]:

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
-from fleetbench.errors import one_line
 from fleetbench.model import TrialState
 from fleetbench.report.columns import Cell
+from fleetbench.report.entry_markdown import said_lines, table_parts
 from fleetbench.report.finding import finding
+from fleetbench.report.markdown_text import code, escaped, table
 from fleetbench.report.metrics import METRICS
+from fleetbench.report.observations import observations
+from fleetbench.report.own_entries import entries_of_run
 from fleetbench.report.summary import Report, ReportRow
+from fleetbench.report.tables import tables_of
 from fleetbench.report.terminal import certainty_table, nearness_table, terminal_table
 from fleetbench.report.timeline import time_finding, time_table
 from fleetbench.results import effective
 from fleetbench.results.rows import TrialRow
 from fleetbench.results.rules.table import thresholds
 
-SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
-
-
-def escaped(cell: Cell) -> str:
-    """Return a cell as text that Markdown shows as it is, on one line."""
-    text = "–" if cell is None else f"{cell:,}" if isinstance(cell, int | float) else str(cell)
-    return SPECIAL.sub(r"\\\1", one_line(text, 300)).replace("&", "&amp;")
-
-
-def code(text: str) -> str:
-    """Return text as inline code, whatever backticks it holds."""
-    line = one_line(text)
-    fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
-    return f"{fence} {line} {fence}"
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Return a Markdown table; columns of numbers are aligned to the right."""
-    right = [
-        bool(rows) and all(row[place] is None or isinstance(row[place], int | float) for row in rows)
-        for place in range(len(columns))
-    ]
-    lines = ["| " + " | ".join(escaped(column) for column in columns) + " |"]
-    lines.append("|" + "|".join(" ---: " if numbers else " --- " for numbers in right) + "|")
-    lines += ["| " + " | ".join(escaped(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
+__all__ = ["code", "escaped", "markdown", "table"]
 
 
 def markdown(report: Report, charts: Sequence[tuple[str, str]] = ()) -> str:
@@ -58,7 +36,9 @@ def _parts(report: Report, charts: Sequence[tuple[str, str]]) -> Iterator[str]:
     shown = [
         metric for metric in METRICS if metric.headline and any(metric.key in r.spreads for r in report.rows)
     ]
-    yield "\n".join(f"- {escaped(finding(report, metric))}" for metric in shown) or "Nothing was measured."
+    entries = entries_of_run(report)
+    lines = [f"- {escaped(finding(report, metric))}" for metric in shown] or ["Nothing was measured.", ""]
+    yield "\n".join([*lines, *said_lines(observations(entries))]).rstrip()
     yield "## Results"
     wide = terminal_table(report)
     yield table(wide.columns, wide.rows)
@@ -72,6 +52,8 @@ def _parts(report: Report, charts: Sequence[tuple[str, str]]) -> Iterator[str]:
         "warm-up that of the warm-up, which never counts. "
         "Minimum, maximum and more are in `summary.csv`, each measurement in `measurements.csv`."
     )
+    for found in tables_of(entries):
+        yield from table_parts(found, f"## {escaped(found.title)}")
     yield from _certainty(report)
     yield from _nearness(report)
     yield from _time(report)

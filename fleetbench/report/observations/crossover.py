@@ -1,0 +1,79 @@
+"""Where on a ladder of concurrencies another configuration takes the lead. Pure.
+
+Only what can be told apart counts: a winner is better than each other configuration beyond noise, so figures
+that were measured once have no crossover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fleetbench.report.entry import Entry, ranked
+from fleetbench.report.finding import clear
+from fleetbench.report.metrics import OUTPUT, Metric
+from fleetbench.report.observations.said import Said, name
+from fleetbench.report.tables.shown import gpus_text, several
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reign:
+    """A configuration that wins clearly at each concurrency from `first` to `last` that was measured."""
+
+    winner: Entry
+    first: int
+    last: int
+
+
+def reigns(entries: Sequence[Entry], metric: Metric = OUTPUT) -> tuple[tuple[Reign, ...], ...]:
+    """Return the reigns of each model, GPU, number of GPUs and kind of requests, by concurrency.
+
+    Where no configuration is clearly the best, nobody reigns.
+    """
+    groups: dict[object, dict[int, list[Entry]]] = {}
+    for entry in entries:
+        load = entry.workload
+        if load.max_concurrency is not None and load.request_rate is None:
+            key = (
+                *(entry.source, entry.table, entry.model, entry.gpu, entry.gpus),
+                *(load.dataset, load.input_len, load.output_len, load.prompts, load.extra_args),
+            )
+            groups.setdefault(key, {}).setdefault(load.max_concurrency, []).append(entry)
+    return tuple(found for steps in groups.values() if (found := tuple(_reigns(steps, metric))))
+
+
+def said_of_crossovers(entries: Sequence[Entry]) -> Iterator[Said]:
+    """Yield a sentence for each group in which the lead changes."""
+    for found in reigns(entries):
+        if several(reign.winner.config for reign in found):
+            parts = [f"{name(reign.winner)} wins {_where(reign, found)}" for reign in found]
+            head = found[0].winner
+            on = f"On {gpus_text(head)}, " if head.gpus else ""
+            yield Said(topic="crossover", text=f"{on}{', '.join(parts)} ({OUTPUT.title})")
+
+
+def _reigns(steps: dict[int, list[Entry]], metric: Metric) -> Iterator[Reign]:
+    now: Reign | None = None
+    for concurrency in sorted(steps):
+        winner = _winner(steps[concurrency], metric)
+        if now is not None and winner is not None and winner.config == now.winner.config:
+            now = Reign(winner=now.winner, first=now.first, last=concurrency)
+            continue
+        if now is not None:
+            yield now
+        now = Reign(winner=winner, first=concurrency, last=concurrency) if winner is not None else None
+    if now is not None:
+        yield now
+
+
+def _winner(entries: Sequence[Entry], metric: Metric) -> Entry | None:
+    order = ranked(entries, metric)
+    return order[0] if clear(order, metric) else None
+
+
+def _where(reign: Reign, among: Sequence[Reign]) -> str:
+    if reign is among[0]:
+        return f"up to c={reign.last}"
+    if reign is among[-1]:
+        return f"from c={reign.first} on"
+    return f"at c={reign.first}" if reign.first == reign.last else f"from c={reign.first} to c={reign.last}"

@@ -1,0 +1,158 @@
+"""What further GPUs gave, tensor against pipeline, and what concurrency costs: as sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fleetbench.errors import one_line
+from fleetbench.report.entry import Entry
+from fleetbench.report.metrics import OUTPUT, PROMPT
+from fleetbench.report.observations.said import Said, listed, name
+from fleetbench.report.tables.concurrency import ladders as of_concurrency
+from fleetbench.report.tables.scaling import Scaled, ladders
+from fleetbench.report.tables.shown import OneDigit, gpus_text, number, section
+from fleetbench.report.tables.strategies import Pair, pairs
+
+_MOST_LADDERS = 6
+_MOST_STEPS = 5
+_FAR_PERCENT = 30.0  # of the ceiling: kernels alone do not waste that much (docs/ceiling.md)
+
+
+def said_of_scaling(entries: Sequence[Entry]) -> Iterator[Said]:
+    """Yield a sentence for each ladder of GPUs, or one for all of them where there are many."""
+    found = ladders(entries)
+    if len(found) > _MOST_LADDERS:
+        yield from _in_all(found)
+        return
+    for ladder in found:
+        base = ladder[0].base
+        steps = [_best_on(ladder, gpus) for gpus in dict.fromkeys(step.entry.gpus for step in ladder[1:])]
+        steps = [step for step in steps if step.entry.gpus != base.gpus]
+        parts = [
+            f"{name(step.entry)} gives {step.speed_up:.2f}× on {step.entry.gpus} GPUs "
+            f"({step.efficiency_percent:.0f} % a GPU)"
+            for step in steps[:_MOST_STEPS]
+        ]
+        kind = f" {one_line(base.gpu, 60)}" if base.gpu else ""
+        if len(found) > 1 and base.table:
+            kind += f", {one_line(section(base), 40)}"
+        start = f"{number(base, base.value(OUTPUT)):,} {OUTPUT.unit} on {base.gpus}{kind}"
+        yield Said(topic="scaling", text=f"From {name(base)} ({start}): {'; '.join(parts)}")
+        yield from _no_gain(base, steps)
+
+
+def _best_on(ladder: Sequence[Scaled], gpus: int | None) -> Scaled:
+    return max((step for step in ladder if step.entry.gpus == gpus), key=lambda step: step.speed_up)
+
+
+def _no_gain(base: Entry, steps: Sequence[Scaled]) -> Iterator[Said]:
+    """Say which further GPUs gave nothing: less by the figures, or not more as far as can be told."""
+    before = base
+    idle = []
+    for step in steps:
+        if not _more(step.entry, before):
+            idle.append(
+                f"{step.entry.gpus} GPUs with {name(step.entry)} no more than {before.gpus}{_far(step)}"
+            )
+        else:
+            before = step.entry
+    if idle:
+        once = ", as far as single figures tell" if base.imported else ""
+        yield Said(topic="scaling", text=f"More GPUs for nothing{once}: {'; '.join(idle)}")
+
+
+def _far(step: Scaled) -> str:
+    """Say that the GPUs cannot be what held it back, where they can do several times as much."""
+    share = step.entry.ceiling.get("of_ceiling_percent")
+    if isinstance(share, int | float) and 0 < share < _FAR_PERCENT:
+        return f" (at {share:.0f} % of what its GPUs can do, so something beside them held it back)"
+    return ""
+
+
+def _more(one: Entry, other: Entry) -> bool:
+    found = one.against(other, OUTPUT)
+    if found is None or found.low is None:
+        return (one.value(OUTPUT) or 0) > (other.value(OUTPUT) or 0)
+    return found.differs and found.ratio > 1
+
+
+def _in_all(found: Sequence[Sequence[Scaled]]) -> Iterator[Said]:
+    steps = [step for ladder in found for step in ladder if step.entry.gpus != step.base.gpus]
+    slower = [step for step in steps if step.speed_up <= 1]
+    best = max(steps, key=lambda step: step.efficiency_percent)
+    where = f"{name(best.entry)}, {one_line(best.entry.table, 60)}" if best.entry.table else name(best.entry)
+    yield Said(
+        topic="scaling",
+        text=f"{len(slower)} of {len(steps)} rows on several GPUs give no more than the fewest GPUs of their "
+        f"kind; the most that each GPU gave is {best.efficiency_percent:.0f} % ({where})",
+    )
+
+
+def said_of_strategies(entries: Sequence[Entry]) -> Iterator[Said]:
+    """Yield by how much tensor is faster than pipeline on the same GPUs, and what noise that is seen in."""
+    for group in pairs(entries):
+        yield from (_speed_up(pair) for pair in group if _known(pair))
+        alike = [pair for pair in group if pair.alike and _known(pair)]
+        apart = [
+            abs(up) for pair in alike for metric in (PROMPT, OUTPUT) if (up := pair.speed_up_percent(metric))
+        ]
+        if apart:
+            yield Said(
+                topic="speed-up",
+                text="On one GPU there is nothing to split: "
+                f"{listed(name(pair.tensor) for pair in alike)} were measured twice as one configuration and "
+                f"differ by up to {max(apart):.1f} %, so a difference of that size means nothing here",
+            )
+
+
+def _known(pair: Pair) -> bool:
+    return pair.speed_up_percent(OUTPUT) is not None
+
+
+def _speed_up(pair: Pair) -> Said:
+    if pair.tensor.imported:
+        parts = [
+            f"{_percent(up)} % {what}"
+            for metric, what in ((PROMPT, "prompt"), (OUTPUT, "generation"))
+            if (up := pair.speed_up_percent(metric)) is not None
+        ]
+        text = f"Tensor against pipeline on {name(pair.tensor)}: {', '.join(parts)} speed-up"
+        return Said(topic="speed-up", text=text)
+    found = pair.tensor.against(pair.pipeline, OUTPUT)
+    says = found.sentence(against=name(pair.pipeline)) if found else "not comparable"
+    return Said(topic="speed-up", text=f"On {gpus_text(pair.tensor)}, {name(pair.tensor)} is {says}")
+
+
+def _percent(value: float) -> str:
+    return f"{OneDigit(value)}"
+
+
+def said_of_concurrency(entries: Sequence[Entry]) -> Iterator[Said]:
+    """Yield for the fastest configurations what more requests at the same time gave, and what they cost."""
+    found = [ladder for each in of_concurrency(entries) if len(ladder := _counting(each)) > 1]
+    found.sort(key=lambda ladder: ladder[-1].value(OUTPUT) or 0, reverse=True)
+    for ladder in found[:_MOST_LADDERS]:
+        low, high = ladder[0], ladder[-1]
+        gave = f"{_ratio(high, low, OUTPUT.key):.2f} times the generation TPS"
+        costs = [what.format(ratio) for what, key in _COSTS if (ratio := _ratio(high, low, key))]
+        counts = f"{low.workload.max_concurrency} to {high.workload.max_concurrency} requests at a time"
+        yield Said(
+            topic="concurrency",
+            text=f"{name(high)}, from {counts}: {gave}{'; ' if costs else ''}{', '.join(costs)}",
+        )
+
+
+_COSTS = (
+    ("a request gets {:.0%} of its rate", "request_generation_level_tps"),
+    ("latency is {:.2f} times as long", "avg_latency_s"),
+    ("median TTFT is {:.2f} times as long", "median_ttft_ms"),
+)
+
+
+def _counting(ladder: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in ladder if (entry.valid or entry.imported) and entry.value(OUTPUT)]
+
+
+def _ratio(one: Entry, other: Entry, key: str) -> float:
+    above, below = one.values.get(key), other.values.get(key)
+    return above / below if above and below and below > 0 else 0.0
