@@ -6,6 +6,7 @@ failure or was never run has a row like any other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from fleetbench.results.rules.table import thresholds
 from fleetbench.results.statistics import Spread, spread
 from fleetbench.results.timeline import RunTimeline
 
+_NUMBER = re.compile(r"\d[\d,.]*")
 Served = tuple[str, Config]  # what the GPUs are called, and how the model is served on them
 
 
@@ -222,13 +224,18 @@ def _beside(trial: TrialRow) -> tuple[str, ...]:
 def _notes(
     own: list[MeasurementRow], counted: list[MeasurementRow], together: Pooled | None
 ) -> tuple[str, ...]:
-    """Return each different reason once, with the measurements that it is about."""
+    """Return each different reason once, with the measurements that it is about.
+
+    What is said of several repeats and differs by its numbers only is said of the first, for all.
+    """
     about: dict[str, list[str]] = {}
+    texts: dict[str, dict[str, None]] = {}
     enough = together is not None and together.requests >= thresholds().p99_samples
     for row in own:
         which = f"repeat {row.repeat}" if row.kind is MeasurementKind.MEASURE else "warm-up"
         if not row.finished:
             about.setdefault("no result yet", []).append(which)
+            texts.setdefault("no result yet", {"no result yet": None})
             continue
         left_out = row.kind is MeasurementKind.MEASURE and row not in counted
         # A warm-up is short on purpose: only that it failed is worth a word.
@@ -236,6 +243,15 @@ def _notes(
             continue
         settled = [found.text for found in row.findings if found.rule == "percentile-samples" and enough]
         for reason in (reason for reason in row.reasons if reason not in settled):
-            text = f"{reason} ({row.verdict}, left out)" if left_out else reason
-            about.setdefault(one_line(text, 200), []).append(which)
-    return tuple(f"{', '.join(which)}: {reason}" for reason, which in about.items())
+            text = one_line(f"{reason} ({row.verdict}, left out)" if left_out else reason, 200)
+            key = _NUMBER.sub("#", text)
+            about.setdefault(key, []).append(which)
+            texts.setdefault(key, {}).setdefault(text)
+    return tuple(_note(list(texts[key]), which) for key, which in about.items())
+
+
+def _note(texts: list[str], which: list[str]) -> str:
+    which = list(dict.fromkeys(which))
+    if len(texts) == 1:
+        return f"{', '.join(which)}: {texts[0]}"
+    return f"{which[0]} (and likewise {', '.join(which[1:])}): {texts[0]}"

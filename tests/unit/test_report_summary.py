@@ -219,3 +219,18 @@ def test_several_workloads_are_compared_each_by_itself() -> None:
     assert finding(report(slow, slow), OUTPUT).startswith(
         "No clear best output throughput in any of 2 workloads"
     )
+
+
+def test_what_differs_by_its_numbers_only_is_said_once() -> None:
+    """Two findings of one repeat stay two; the same finding of another repeat is named, not repeated."""
+    rows = [
+        measurement(
+            1, repeat, result(1000.0), Verdict.VALID, f"TTFT is {repeat}.5 ms", f"p99 rests on {40 * repeat}"
+        )
+        for repeat in (1, 2, 3)
+    ]
+    (row,) = summarise(run(), [trial(1, Config())], rows).rows
+    assert row.notes == (
+        "repeat 1 (and likewise repeat 2, repeat 3): TTFT is 1.5 ms",
+        "repeat 1 (and likewise repeat 2, repeat 3): p99 rests on 40",
+    )

@@ -146,14 +146,21 @@ def test_a_context_that_is_far_longer_than_the_requests_is_a_remark_of_our_own_r
 
 
 @pytest.mark.parametrize(
-    ("arguments", "gpus", "verdict"),
-    [((), (0, 1), "suspect"), (("--enforce-eager",), (0, 1), "valid"), ((), (), "valid")],
+    ("arguments", "unit", "gpus", "verdict"),
+    [
+        ((), "", (0, 1), "suspect"),
+        (("--enforce-eager",), "", (0, 1), "valid"),
+        ((), "ExecStart=/opt/vllm/bin/vllm serve m --enforce-eager --dtype float32", (0, 1), "valid"),
+        ((), "ExecStart=/opt/vllm/bin/vllm serve m --no-enforce-eager", (0, 1), "suspect"),
+        ((), "", (), "valid"),
+    ],
 )
 def test_eager_mode_is_suspect_on_gpus_where_nobody_asked_for_it(
-    arguments: tuple[str, ...], gpus: tuple[int, ...], verdict: str
+    arguments: tuple[str, ...], unit: str, gpus: tuple[int, ...], verdict: str
 ) -> None:
     effective = {**TRIAL.effective, "enforce_eager": True}
-    trial = replace(TRIAL, effective=effective, gpus=GpuSet(gpus), config=Config(tp=2, serve_args=arguments))
+    config = Config(tp=2, serve_args=arguments)
+    trial = replace(TRIAL, effective=effective, gpus=GpuSet(gpus), config=config, unit_text=unit)
     judgement = judged(trial=trial)
     assert found(judgement, "eager-mode").verdict.value == verdict
     assert "eager-mode" not in rules(judged(trial=TRIAL))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from fleetbench.results.rows import Finding, Verdict
+from fleetbench.results.rows import Finding, TrialRow, Verdict
 from fleetbench.results.rules.case import Case
 from fleetbench.results.rules.table import Thresholds
+
+_EAGER = re.compile(r"(?<!\S)--enforce[-_]eager(?!\S)")
 
 
 def output(case: Case, limits: Thresholds) -> Iterator[Finding]:
@@ -92,12 +95,17 @@ def eager(case: Case) -> Iterator[Finding]:
         return
     if effective is not True:
         return
-    wanted = case.asked.eager or (case.trial is not None and not case.trial.gpus.indices)
+    wanted = case.asked.eager or (case.trial is not None and _eager_by_us(case.trial))
     yield Finding(
         rule="eager-mode",
         verdict=Verdict.VALID if wanted else Verdict.SUSPECT,
         text="the server ran in eager mode" + ("" if wanted else ", which was not asked for"),
     )
+
+
+def _eager_by_us(trial: TrialRow) -> bool:
+    """Whether the unit says so, by the configuration or by the model's own arguments; or there is no GPU."""
+    return not trial.gpus.indices or bool(_EAGER.search(trial.unit_text))
 
 
 def same_prompt(case: Case) -> Iterator[Finding]:
