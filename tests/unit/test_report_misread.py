@@ -93,6 +93,10 @@ def test_no_number_of_what_does_not_count_is_in_a_sentence_or_a_ratio() -> None:
         assert word in said
     scaling = only(sweep(), "scaling")
     assert [row[0] for row in scaling.table.rows] == ["tp=2 dp=1", "tp=4 dp=1"]
+    assert scaling.notes[-1] == (
+        "100 is what each of the 2 GPUs of tp=2 dp=1 gives: "
+        "fewer gave nothing that counts (tp=1 dp=1 failed)."
+    )
     assert "From tp=2 dp=1 (1,000 tok/s on 2 NVIDIA H100 80GB HBM3): tp=4 dp=1 gives 1.50× on 4 GPUs" in said
 
 

@@ -82,7 +82,7 @@ def scaling_tables(entries: Sequence[Entry]) -> tuple[EntryTable, ...]:
         groups.setdefault((base.source, base.model, base.load), []).append(ladder)
     heads = [group[0][0].base for group in groups.values()]
     models, loads = several(head.model for head in heads), several(head.load for head in heads)
-    return tuple(_table(group, models=models, loads=loads) for group in groups.values())
+    return tuple(_table(group, entries, models=models, loads=loads) for group in groups.values())
 
 
 def _alike(entry: Entry) -> object:
@@ -93,7 +93,9 @@ def _alike(entry: Entry) -> object:
     )
 
 
-def _table(group: Sequence[Sequence[Scaled]], *, models: bool, loads: bool) -> EntryTable:
+def _table(
+    group: Sequence[Sequence[Scaled]], among: Sequence[Entry], *, models: bool, loads: bool
+) -> EntryTable:
     steps = [step for ladder in group for step in ladder]
     entries = [step.entry for step in steps]
     lengths = several(entry.config.max_model_len for entry in entries)
@@ -115,7 +117,7 @@ def _table(group: Sequence[Sequence[Scaled]], *, models: bool, loads: bool) -> E
         title=titled("What more GPUs gave", head.model if models else "", head.load if loads else ""),
         table=without_empty(columns, len(steps)),
         entries=tuple(entries),
-        notes=tuple(_notes(head, entries)),
+        notes=(*_notes(head, entries), *_bases([ladder[0].base for ladder in group], among)),
     )
 
 
@@ -128,3 +130,21 @@ def _notes(head: Entry, entries: Sequence[Entry]) -> Iterator[str]:
         yield "Rows with failed requests or a stall are left out: their throughput is no rate."
     if any("column-misread" in rules_against(entry) for entry in entries):
         yield "The column can only be total tokens; ratios within it are the same."
+
+
+def _bases(bases: Sequence[Entry], among: Sequence[Entry]) -> Iterator[str]:
+    """Say where fewer GPUs than the base's were tried, and gave nothing to compare with."""
+    for base in bases:
+        found = [
+            entry
+            for entry in among
+            if _alike(entry) == _alike(base) and 0 < (entry.gpus or 0) < (base.gpus or 0)
+        ]
+        if found:
+            names = ", ".join(
+                dict.fromkeys(f"{one_line(each.name, 60)} {each.status.value}" for each in found)
+            )
+            yield (
+                f"100 is what each of the {base.gpus} GPUs of {one_line(base.name, 60)} gives: "
+                f"fewer gave nothing that counts ({names})."
+            )
