@@ -25,7 +25,7 @@ from invoke.collection import Collection
 from invoke.parser.argument import Argument
 
 from fleetbench import cli, model
-from fleetbench.inventory import keys, sweeps
+from fleetbench.inventory import keys, sweeps, tariff
 from fleetbench.inventory.documents import Document
 from fleetbench.inventory.kinds import Reader, reference
 from fleetbench.results.rules.table import GROUPS, rule_table
@@ -163,6 +163,7 @@ def tables() -> Mapping[str, Callable[[], tuple[Row, list[Row]]]]:
         "sweeps": lambda: _keys_table(sweeps.keys(build), model.Sweep),
         "configurations": lambda: _keys_table(keys.config_keys(), model.Config),
         "workloads": lambda: _keys_table(keys.workload_keys(), model.Workload),
+        "tariff": lambda: _keys_table(tariff.tariff_keys(), model.Tariff),
     }
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from fleetbench.choice.objective import Objective
 from fleetbench.choice.questions import Question
 from fleetbench.choice.slo import Bound, Slo
 from fleetbench.report.entry import Entry
@@ -14,15 +13,16 @@ FAR_PERCENT = 100.0  # beyond that a miss is told as a multiple
 
 
 def left_out(
-    question: Question, ordered: Sequence[Pick], slo: Slo, objective: Objective
+    question: Question, ordered: Sequence[Pick], slo: Slo, missing: Callable[[Entry], str]
 ) -> tuple[LeftOut, ...]:
-    """Return every entry that is no candidate, in the order of the entries; loads of one reason together."""
+    """Return every entry that is no candidate, in the order of the entries; loads of one reason together.
+
+    `ordered` are the entries that have a value of the objective; `missing` says why a valid one has none.
+    """
     priced = {id(pick.entry) for pick in ordered}
     found: dict[tuple[str, str, str], list[str]] = {}
     for entry in question.entries:
-        why = (
-            _why(entry, slo) if id(entry) in priced else entry.cause if not entry.valid else objective.missing
-        )
+        why = _why(entry, slo) if id(entry) in priced else entry.cause if not entry.valid else missing(entry)
         if why or not entry.valid:
             key = entry.name, entry.status.value, why
             found.setdefault(key, []).append(question.loads[entry.load])
@@ -42,7 +42,7 @@ def miss(bound: Bound, value: float) -> str:
     """Return by how much a value misses a bound: `ttft_p99_ms<2000 by 12 % (2,240 ms)`."""
     over = (value / bound.limit_ms - 1) * 100
     if over >= FAR_PERCENT:
-        return f"{bound} by far ({shown_ms(value)}, {value / bound.limit_ms:,.3g} times the limit)"
+        return f"{bound} ({shown_ms(value)}, {value / bound.limit_ms:,.3g} times the limit)"
     far = f"{over:.0f} %" if over >= 10 else f"{over:.1f} %" if over >= 0.05 else "less than 0.1 %"
     return f"{bound} by {far} ({shown_ms(value)})"
 

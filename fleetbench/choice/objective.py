@@ -23,6 +23,8 @@ COST = Metric(
     title="cost of a million output tokens",
     unit="per million output tokens",
 )
+COST_TOTAL = "cost_per_million_total_tokens"
+"""Key of `Entry.values`: the same of input and output tokens together."""
 REQUESTS = next(metric for metric in METRICS if metric.key == "request_throughput")
 
 

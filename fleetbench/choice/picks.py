@@ -21,6 +21,7 @@ class Choice:
 
     Attributes:
         top: what measured best; another pick than `best` where a tie was settled.
+        tied: the top and what is as good, of any configuration.
         level: other configurations that the top is not distinguishable from, the nearest first.
         sure: whether every other configuration is known to be worse; not so where it was measured once.
         runner_up: the best pick of another configuration than that of `best`.
@@ -28,6 +29,7 @@ class Choice:
 
     best: Pick
     top: Pick
+    tied: tuple[Pick, ...]
     level: tuple[Pick, ...] = ()
     sure: bool = True
     runner_up: Pick | None = None
@@ -53,13 +55,14 @@ def choose(ordered: Sequence[Pick], objective: Objective) -> Choice | None:
         return None
     top = ordered[0]
     compared = [(pick, against(top, pick, objective)) for pick in ordered[1:]]
-    near = [pick for pick, found in compared if _ties(top, pick, found)]
-    best = min((top, *near), key=simplicity)
+    tied = (top, *(pick for pick, found in compared if _ties(top, pick, found)))
+    best = min(tied, key=simplicity)
     others = [pick for pick in ordered if configuration(pick.entry) != configuration(best.entry)]
     rivals = [pair for pair in compared if configuration(pair[0].entry) != configuration(top.entry)]
     return Choice(
         best=best,
         top=top,
+        tied=tied,
         level=_once(pick for pick, found in rivals if found and found.low is not None and not found.differs),
         sure=all(found is not None and found.differs for _, found in rivals),
         runner_up=others[0] if others else None,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fleetbench.choice.goodput import ATTAINMENT
-from fleetbench.choice.objective import GOODPUT
+from fleetbench.choice.objective import COST, GOODPUT
 from fleetbench.choice.questions import gpus_of
 from fleetbench.choice.words import shown
 from fleetbench.report.columns import Cell, Table
 from fleetbench.report.entry import Entry
 from fleetbench.report.markdown import code, escaped
 from fleetbench.report.markdown import table as markdown_table
-from fleetbench.report.metrics import METRICS, OUTPUT, PER_GPU, PER_JOULE, PER_USER, rounded
+from fleetbench.report.metrics import METRICS, OUTPUT, PER_GPU, PER_JOULE, PER_USER, Metric, rounded
 from fleetbench.report.recommendation import LeftOut, Pick, Recommendation
 
 MOST_ROWS = 30
@@ -25,7 +26,7 @@ def candidates_table(found: Recommendation) -> Table:
     rows = found.candidates
     metrics = [
         metric
-        for metric in (OUTPUT, PER_GPU, PER_USER, *_LATENCIES, GOODPUT, PER_JOULE)
+        for metric in (OUTPUT, PER_GPU, PER_USER, *_LATENCIES, GOODPUT, PER_JOULE, _cost(found))
         if metric.key != found.objective.key and any(pick.entry.value(metric) is not None for pick in rows)
     ]
     loads = any(pick.load for pick in rows)
@@ -49,8 +50,8 @@ def candidates_table(found: Recommendation) -> Table:
                 pick.name,
                 *((pick.load,) if loads else ()),
                 gpus_of(entry),
-                _figure(pick.value),
-                *(_figure(entry.value(metric)) for metric in metrics),
+                _figure(pick.value, found.objective),
+                *(_figure(entry.value(metric), metric) for metric in metrics),
                 *((None if within is None else round(within * 100, 1),) if share else ()),
                 _note(pick, found, on_front=id(pick) in front),
             )
@@ -141,6 +142,10 @@ def _values(entry: Entry) -> Iterator[tuple[str, float]]:
         yield key, round(value, 6)
 
 
+def _cost(found: Recommendation) -> Metric:
+    return replace(COST, heading=f"{found.currency}/M tokens") if found.currency else COST
+
+
 def _note(pick: Pick, found: Recommendation, *, on_front: bool) -> str:
     words = []
     if pick is found.best:
@@ -152,8 +157,9 @@ def _note(pick: Pick, found: Recommendation, *, on_front: bool) -> str:
     return ", ".join(words)
 
 
-def _figure(value: float | None) -> Cell:
-    return float(shown(value)) if value is not None and abs(value) < 1 else rounded(value)
+def _figure(value: float | None, metric: Metric) -> Cell:
+    """Return a cell; prices as text, because tables round numbers to two digits after the point."""
+    return shown(value) if value is not None and metric.key == COST.key else rounded(value)
 
 
 def _leading(reasons: Sequence[str]) -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from fleetbench.choice.objective import OBJECTIVES, TOKENS, Objective
+from fleetbench.choice.objective import Objective
 from fleetbench.choice.picks import Choice, choose, picks
 from fleetbench.choice.questions import Question, configuration
 from fleetbench.choice.slo import Bound, Slo
@@ -24,17 +24,24 @@ class _Rung:
 
 
 def sensitivity(
-    question: Question, ordered: Sequence[Pick], found: Choice, slo: Slo, objective: Objective
+    question: Question,
+    ordered: Sequence[Pick],
+    found: Choice,
+    slo: Slo,
+    objective: Objective,
+    others: Iterable[Objective] = (),
 ) -> Iterator[str]:
     """Yield a sentence for everything measured that would make the choice another one.
 
-    `ordered`: all picks, the best first, whether they meet the SLO or not.
+    `ordered`: all picks, the best first, whether they meet the SLO or not. `others`: further objectives.
     """
     yield from by_load(question, ordered, slo, objective)
     for bound in slo.bounds:
         yield from _tighter(ordered, found, slo, bound, objective)
         yield from _looser(ordered, found, slo, bound, objective)
-    yield from _other_objective(question, found, slo, objective)
+    for other in others:
+        if other.name != objective.name:
+            yield from _other_objective(question, found, slo, other)
 
 
 def by_load(question: Question, ordered: Sequence[Pick], slo: Slo, objective: Objective) -> Iterator[str]:
@@ -117,11 +124,9 @@ def _with(
     return choose([pick for pick in ordered if changed.met_by(pick.entry)], objective)
 
 
-def _other_objective(question: Question, found: Choice, slo: Slo, objective: Objective) -> Iterator[str]:
+def _other_objective(question: Question, found: Choice, slo: Slo, other: Objective) -> Iterator[str]:
     """Say where another objective takes another configuration."""
-    for other in OBJECTIVES.values():
-        if other is objective or (other.name == "requests/s" and objective is TOKENS):
-            continue
-        won = choose([pick for pick in picks(question, other) if slo.met_by(pick.entry)], other)
-        if won is not None and configuration(won.best.entry) != configuration(found.best.entry):
-            yield f"By {other.name}: {won.best.where} ({amount(won.best, other)})."
+    won = choose([pick for pick in picks(question, other) if slo.met_by(pick.entry)], other)
+    present = configuration(found.best.entry)
+    if won is not None and present not in {configuration(pick.entry) for pick in won.tied}:
+        yield f"By {other.name}: {won.best.where} ({amount(won.best, other)})."

@@ -45,8 +45,13 @@ class Bound:
         """The number as an SLO calls it: `ttft_p99_ms`."""
         return f"{self.latency}_{self.statistic}_ms"
 
+    @property
+    def limit(self) -> str:
+        """The bound without its name: `<2000`."""
+        return f"{'<=' if self.inclusive else '<'}{_number(self.limit_ms)}"
+
     def __str__(self) -> str:
-        return f"{self.name}{'<=' if self.inclusive else '<'}{_number(self.limit_ms)}"
+        return f"{self.name}{self.limit}"
 
     @property
     def percentile(self) -> float | None:
@@ -192,7 +197,8 @@ def _near(name: str) -> str:
     """Return the right name that looks most like a wrong one."""
     flipped = {f"{s}_{latency}_ms": f"{latency}_{s}_ms" for latency, s, _ in (n.split("_") for n in _NAMES)}
     known = {each: each for each in _NAMES} | flipped
-    close = get_close_matches(name[:60], known, n=1, cutoff=0.6)
+    meant = name[:60].replace("latency", "e2el").replace("e2e_", "e2el_")
+    close = get_close_matches(meant, known, n=1, cutoff=0.6)
     return known[close[0]] if close else ""
 
 

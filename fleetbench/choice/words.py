@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fleetbench.choice.goodput import ATTAINMENT
 from fleetbench.choice.left_out import miss, shown_ms
-from fleetbench.choice.objective import Objective
+from fleetbench.choice.objective import COST, COST_TOTAL, GOODPUT, Objective
 from fleetbench.choice.picks import Choice, against
 from fleetbench.choice.questions import configuration, gpus_of
 from fleetbench.choice.slo import Bound, Slo
+from fleetbench.choice.tariff import Cost
 from fleetbench.report.metrics import OUTPUT
 from fleetbench.report.recommendation import Pick
 from fleetbench.results.comparison import Comparison
@@ -31,11 +33,11 @@ def headline(found: Choice, objective: Objective) -> str:
     if second is None:
         return f"{answer}, the only configuration to choose from."
     compared = against(best, second, objective)
-    value = shown(second.value)
-    load = f" at {second.load}" if second.load and second.load != best.load else ""
+    where = second.where if second.load != best.load else second.name
+    rival = f"{where} ({shown(second.value)})"
     if compared is None:
-        return f"{answer}; the runner-up is {second.name}{load} with {value}."
-    return f"{answer}, {says(compared, objective, against=second.name)}{load} ({value})."
+        return f"{answer}; the runner-up is {rival}."
+    return f"{answer}, {says(compared, objective, against=rival)}."
 
 
 def says(compared: Comparison, objective: Objective, *, against: str = "") -> str:
@@ -68,6 +70,35 @@ def about_slo(pick: Pick, slo: Slo) -> Iterator[str]:
     for bound in slo.bounds:
         yield from _narrow(bound, pick)
         yield from _few(bound, pick)
+
+
+def about_goodput(pick: Pick, slo: Slo) -> Iterator[str]:
+    """Say how many requests keep the SLO each by itself, where they were kept."""
+    share, rate = pick.entry.values.get(ATTAINMENT), pick.entry.value(GOODPUT)
+    if share is not None and rate is not None:
+        kept = " and ".join(f"{name}_ms{bound.limit}" for name, bound in slo.of_each_request.items())
+        yield f"{share * 100:.1f} % of its requests keep {kept} each: goodput {shown(rate)} req/s."
+
+
+def about_cost(pick: Pick, found: Cost | str) -> Iterator[str]:
+    """Say what a configuration costs, and what that is made of."""
+    if isinstance(found, str):
+        yield f"{pick.name} cannot be priced: {found}."
+        return
+    tariff = found.tariff
+    money = f" {tariff.currency}" if tariff.currency else ""
+    part = f"{gpus_of(pick.entry)} of {tariff.gpus} GPUs of " if found.share != 1 else ""
+    used = f", serving {tariff.utilisation * 100:g} % of the time" if tariff.utilisation < 1 else ""
+    yield (
+        f"An hour costs {shown(found.capital_per_hour)}{money} for {part}the host ({tariff.host_price:,.0f}"
+        f"{money} over {tariff.years:g} years{used}) and {shown(found.energy_per_hour)}{money} for power "
+        f"({found.power_w:,.0f} W, {found.power_from}; a kWh at {tariff.kwh_price:g}{money}, "
+        f"PUE {tariff.pue:g})."
+    )
+    output, total = pick.entry.value(COST), pick.entry.values.get(COST_TOTAL)
+    if output is not None:
+        both = f", {shown(total)}{money} a million of all tokens" if total is not None else ""
+        yield f"A million output tokens costs {shown(output)}{money}{both}."
 
 
 def about_noise(found: Choice, objective: Objective) -> Iterator[str]:

@@ -11,6 +11,7 @@ from fleetbench import console
 from fleetbench.errors import Exit
 from fleetbench.inventory import InventoryProblems, Problem, default_directory, fold_names, load, select
 from fleetbench.inventory.prompts import missing_prompts
+from fleetbench.inventory.tariff import tariff_problems
 from fleetbench.model import Host
 
 COLUMNS = (
@@ -62,7 +63,7 @@ def check(context: click.Context, place: Path | None, directory: Path | None, fo
     summary = ""
     try:
         loaded = load(place or directory or default_directory())
-        problems = missing_prompts(loaded)
+        problems = (*missing_prompts(loaded), *tariff_problems(loaded.directory))
         counted = ("hosts", "groups", "models", "sweeps", "builds")
         summary = ", ".join(_count(len(getattr(loaded, noun)), noun) for noun in counted) + ": ok"
     except InventoryProblems as exc:

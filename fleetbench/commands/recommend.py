@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fleetbench import console
-from fleetbench.errors import Exit, one_line
+from fleetbench.commands.inventory import inventory_option
+from fleetbench.errors import Exit, UsageError, one_line
+from fleetbench.inventory import default_directory
+from fleetbench.inventory.tariff import EXAMPLE, find_tariff
+from fleetbench.model import Tariffs
 
 if TYPE_CHECKING:
     from fleetbench.choice.recommend import Recommendation
@@ -34,8 +39,16 @@ IMPORTED = "imported"
     default="tokens/s",
     show_default=True,
     help="What to have most of, or least: tokens/s, tokens/s/gpu, requests/s, goodput (requests/s that meet "
-    "the SLO each), energy (tokens per joule).",
+    "the SLO each), cost (of a million output tokens), energy (tokens per joule).",
 )
+@click.option(
+    "--tariff",
+    metavar="FILE|WORDS",
+    default="",
+    help="What hosts cost: a file, or 'host_price=300000,gpus=8,years=4,kwh_price=0.20,pue=1.3'. Default: "
+    "tariff.toml of the inventory, where it has one.",
+)
+@inventory_option
 @click.option(
     "--format",
     "form",
@@ -45,7 +58,9 @@ IMPORTED = "imported"
     help="Lines and a table for people, Markdown, or JSON for programs.",
 )
 @click.pass_context
-def recommend(context: click.Context, run: str, slo: str, objective: str, form: str) -> None:
+def recommend(
+    context: click.Context, run: str, slo: str, objective: str, tariff: str, directory: Path | None, form: str
+) -> None:
     """Say which valid configuration of a run to deploy, at which load, and what would change that.
 
     The best is the configuration and load with the best objective among those that meet the whole SLO. What
@@ -58,6 +73,7 @@ def recommend(context: click.Context, run: str, slo: str, objective: str, form: 
     \b
     fleetbench recommend latest --slo 'ttft_p99_ms<2000,tpot_p99_ms<60'
     fleetbench recommend latest --slo 'ttft_p99<2s,e2el_p95<30s' --objective goodput
+    fleetbench recommend latest --objective cost --tariff prices.toml
     """
     from fleetbench.choice.objective import objective_named
     from fleetbench.choice.recommend import recommendations
@@ -66,9 +82,11 @@ def recommend(context: click.Context, run: str, slo: str, objective: str, form: 
     from fleetbench.results.store import open_store
 
     bounds, wanted = parse_slo(slo), objective_named(objective)
+    tariffs = find_tariff(tariff, directory or default_directory())
+    _check(wanted.name, bounds, tariffs)
     with open_store(create=False) as store:
         entries = read_entries(store, run, bounds)
-    found = recommendations(entries, bounds, wanted)
+    found = recommendations(entries, bounds, wanted, tariffs)
     if form == "json":
         console.print_json([document(one, next_step(one)) for one in found])
     elif form == "markdown":
@@ -80,6 +98,19 @@ def recommend(context: click.Context, run: str, slo: str, objective: str, form: 
             show(one, next_step(one))
     if not found or any(one.best is None for one in found):
         context.exit(Exit.FAILED)
+
+
+def _check(objective: str, slo: Slo, tariffs: Tariffs | None) -> None:
+    """Refuse an objective that lacks what it is made of, before raw files are read."""
+    from fleetbench.choice.slo import EXAMPLE as SLO_EXAMPLE
+
+    if objective == "cost" and tariffs is None:
+        raise UsageError(
+            "--objective cost needs a tariff",
+            next_step=f"--tariff '{EXAMPLE}', or tariff.toml of the inventory",
+        )
+    if objective == "goodput" and not slo.of_each_request:
+        raise UsageError("--objective goodput needs an SLO on ttft, tpot or e2el", next_step=SLO_EXAMPLE)
 
 
 def read_entries(store: Store, run: str, slo: Slo) -> tuple[Entry, ...]:

@@ -91,7 +91,7 @@ def read_documents(directory: Path, name: str, problems: list[Problem]) -> tuple
     below = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
     candidates = [folder / name for folder in (directory, *below)]
     found = [file for file in candidates if file.exists() or file.is_symlink()]  # also a link to nothing
-    documents = [document for file in found if (document := _read(file, problems)) is not None]
+    documents = [document for file in found if (document := read_document(file, problems)) is not None]
     return tuple(documents), len(documents) == len(found)
 
 
@@ -114,7 +114,8 @@ def named_tables(
                 yield name, place.at(name), table
 
 
-def _read(file: Path, problems: list[Problem]) -> Document | None:
+def read_document(file: Path, problems: list[Problem]) -> Document | None:
+    """Read one TOML file; None, and a problem, where it cannot be read."""
     name = _short(file)
     try:
         if not file.is_file():

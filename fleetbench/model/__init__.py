@@ -10,6 +10,7 @@ Units are part of the field names: `_s` seconds, `_ms` milliseconds, `_mib` MiB,
 
 from fleetbench.model.fleet import EMPTY, Build, Device, Host, Model
 from fleetbench.model.sweeps import Choice, Config, Sweep, Workload
+from fleetbench.model.tariff import Tariff, Tariffs
 from fleetbench.model.trials import Failure, GpuSet, ServiceSpec, Step, Trial, TrialState
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "ServiceSpec",
     "Step",
     "Sweep",
+    "Tariff",
+    "Tariffs",
     "Trial",
     "TrialState",
     "Workload",

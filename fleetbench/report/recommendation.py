@@ -60,6 +60,7 @@ class Recommendation:
         sensitivity: sentences: who wins at which load, what would change the choice.
         candidates: everything that could have been chosen, the best first.
         pareto: of those, what no other exceeds both in output per GPU and in speed per user.
+        currency: of the tariff; empty without one, or where it names none.
         nearest: where nothing meets the SLO, what comes nearest.
     """
 
@@ -74,6 +75,7 @@ class Recommendation:
     candidates: tuple[Pick, ...] = ()
     pareto: tuple[Pick, ...] = ()
     nearest: Pick | None = None
+    currency: str = ""
 
     @property
     def sentence(self) -> str:

@@ -55,7 +55,7 @@ MATRIX: dict[str, str] = {
     "report/": "errors model/ results/ telemetry/ whole_file",
     "export/": "errors results/ whole_file",
     "ceiling/": "errors facts/ model/ plan/ releases results/ vllm_features",
-    "choice/": "errors model/ report/ results/",
+    "choice/": "errors model/ plan/ report/ results/",
     # what acts on hosts
     "transport/": "errors inventory/ model/ transport.base",
     "audit": "errors",
