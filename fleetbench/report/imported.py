@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetbench.errors import FleetbenchError, UsageError, one_line
+from fleetbench.errors import FleetbenchError, UsageError
 from fleetbench.report.columns import LATENCY_KEYS, RESULT_KEYS, Cell, Table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.entry import Entry
@@ -117,11 +117,12 @@ def _section(source: ImportedSource, rows: Sequence[ImportedRow]) -> Iterator[st
         "url": about.url,
         "published, retrieved": ", ".join(filter(None, (about.published, about.retrieved))),
         "quoted by": about.quoted_by,
-        "note": one_line(about.note, 2000),
         "imported": source.imported_at,
         "rows": counted(rows),
     }
     yield table(("what", "value"), [(name, value) for name, value in facts.items() if value])
+    if about.note:
+        yield escaped(about.note, 2000)
     entries = entries_of_import(source, rows)
     said = said_lines(observations(entries))
     if said:

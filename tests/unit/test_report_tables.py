@@ -107,6 +107,18 @@ def test_a_single_gpu_that_failed_has_a_row_with_its_cause() -> None:
     assert set(found.table.rows[0][3:-1]) == {None}
 
 
+def test_devices_without_a_name_are_not_called_gpus() -> None:
+    rows = [*repeats(1, 100.0, 101.0, 99.0), *repeats(2, 150.0, 151.0, 149.0)]
+    entries = own([trial(1, Config()), trial(2, Config(tp=2))], rows)
+    texts = [
+        text
+        for table in tables_of(entries)
+        for text in (table.title, *table.table.columns, *table.notes, *map(str, sum(table.table.rows, ())))
+    ]
+    assert not [text for text in texts if "GPU" in text]
+    assert "On a single device" in texts
+
+
 def test_rows_of_one_imported_table_with_one_name_are_repeats_of_it() -> None:
     entries = tuple(foreign("gemma", value) for value in (90.0, 100.0, 101.0))
     (found,) = of_kind("single-gpu", entries)
@@ -162,7 +174,7 @@ def test_a_pair_of_which_one_failed_has_no_speed_up_and_says_why() -> None:
         measurement(4, 1, result(9000.0), Verdict.INVALID, "3 of 640 requests failed"),
     ]
     (found,) = of_kind("strategies", own(trials, rows))
-    assert found.table.columns == ("GPUs", "Tensor (Gen TPS)", "verdicts")
+    assert found.table.columns == ("devices", "Tensor (Gen TPS)", "verdicts")
     assert [row[-1] for row in found.table.rows] == [
         "pipeline failed: CUDA out of memory; tensor valid",
         "pipeline invalid: 3 of 640 requests failed; tensor valid",

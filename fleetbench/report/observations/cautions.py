@@ -46,8 +46,8 @@ def said_of_single_figures(entries: Sequence[Entry]) -> Iterator[Said]:
     if any(entry.imported for entry in entries):
         yield Said(
             topic="caution",
-            text="Each figure was given once, so nothing is known of its noise: that one is higher than "
-            "another is said of the figures, and is no claim that it would be so again",
+            text="Each figure was given once, so nothing is known of its noise: no rank and no ratio here "
+            "claims that it would come out so again",
         )
 
 

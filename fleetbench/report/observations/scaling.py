@@ -10,7 +10,7 @@ from fleetbench.report.metrics import OUTPUT, PROMPT
 from fleetbench.report.observations.said import Said, listed, name
 from fleetbench.report.tables.concurrency import ladders as of_concurrency
 from fleetbench.report.tables.scaling import Scaled, ladders
-from fleetbench.report.tables.shown import OneDigit, gpus_text, number, section
+from fleetbench.report.tables.shown import OneDigit, device_word, gpus_text, number, section
 from fleetbench.report.tables.strategies import Pair, pairs
 
 _MOST_LADDERS = 6
@@ -28,12 +28,13 @@ def said_of_scaling(entries: Sequence[Entry]) -> Iterator[Said]:
         base = ladder[0].base
         steps = [_best_on(ladder, gpus) for gpus in dict.fromkeys(step.entry.gpus for step in ladder[1:])]
         steps = [step for step in steps if step.entry.gpus != base.gpus]
+        word = device_word(base)
         parts = [
-            f"{name(step.entry)} gives {step.speed_up:.2f}× on {step.entry.gpus} GPUs "
-            f"({step.efficiency_percent:.0f} % a GPU)"
+            f"{name(step.entry)} gives {step.speed_up:.2f}× on {step.entry.gpus} {word}s "
+            f"({step.efficiency_percent:.0f} % a {word})"
             for step in steps[:_MOST_STEPS]
         ]
-        kind = f" {one_line(base.gpu, 60)}" if base.gpu else ""
+        kind = f" {one_line(base.gpu, 60) or word}"
         if len(found) > 1 and base.table:
             kind += f", {one_line(section(base), 40)}"
         start = f"{number(base, base.value(OUTPUT)):,} {OUTPUT.unit} on {base.gpus}{kind}"
@@ -52,13 +53,14 @@ def _no_gain(base: Entry, steps: Sequence[Scaled]) -> Iterator[Said]:
     for step in steps:
         if not _more(step.entry, before):
             idle.append(
-                f"{step.entry.gpus} GPUs with {name(step.entry)} no more than {before.gpus}{_far(step)}"
+                f"{step.entry.gpus} {device_word(base)}s with {name(step.entry)} "
+                f"no more than {before.gpus}{_far(step)}"
             )
         else:
             before = step.entry
     if idle:
         once = ", as far as single figures tell" if base.imported else ""
-        yield Said(topic="scaling", text=f"More GPUs for nothing{once}: {'; '.join(idle)}")
+        yield Said(topic="scaling", text=f"More {device_word(base)}s for nothing{once}: {'; '.join(idle)}")
 
 
 def _far(step: Scaled) -> str:

@@ -11,6 +11,7 @@ from fleetbench.report.metrics import OUTPUT
 from fleetbench.report.tables.measures import errors, has_measures, measured, names, verdicts
 from fleetbench.report.tables.shown import (
     EntryTable,
+    device_word,
     gpus_text,
     number,
     rules_against,
@@ -92,7 +93,7 @@ def _lengths(group: Sequence[Entry], *, models: bool, loads: bool) -> EntryTable
             "What the context length costs", group[0].model if models else "", group[0].load if loads else ""
         ),
         table=Table(
-            ("configuration", "GPUs", *(f"{length:,}" for length in lengths)),
+            ("configuration", f"{device_word(group[0])}s", *(f"{length:,}" for length in lengths)),
             tuple(
                 (name, gpus or None, *(_cell(row.get(n)) for n in lengths))
                 for (name, gpus), row in rows.items()

@@ -8,7 +8,7 @@ from fleetbench.errors import one_line
 from fleetbench.report.columns import Cell
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.metrics import OUTPUT
-from fleetbench.report.tables.shown import Columns, gpus_text, number, standing
+from fleetbench.report.tables.shown import Columns, device_word, gpus_text, number, standing
 from fleetbench.telemetry.figures import measures
 
 # What one of these tables is made of: without them it would be one of dashes.
@@ -26,7 +26,8 @@ def has_measures(entries: Sequence[Entry]) -> bool:
 def names(entries: Sequence[Entry]) -> Columns:
     """Return the columns that say what a row is about; own rows name their GPUs where these differ."""
     gpus: list[Cell] = [gpus_text(entry) or None for entry in entries]
-    return [("configuration", [one_line(entry.name, 80) for entry in entries]), ("GPUs", gpus)]
+    heading = f"{device_word(entries[0])}s" if entries else ""
+    return [("configuration", [one_line(entry.name, 80) for entry in entries]), (heading, gpus)]
 
 
 def measured(entries: Sequence[Entry]) -> Columns:

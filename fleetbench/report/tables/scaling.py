@@ -16,6 +16,7 @@ from fleetbench.report.tables.shown import (
     EntryTable,
     OneDigit,
     Times,
+    device_word,
     gpus_text,
     is_a_rate,
     number,
@@ -97,24 +98,26 @@ def _table(
     group: Sequence[Sequence[Scaled]], among: Sequence[Entry], *, models: bool, loads: bool
 ) -> EntryTable:
     steps = [step for ladder in group for step in ladder]
+    head = steps[0].base
     entries = [step.entry for step in steps]
     lengths = several(entry.config.max_model_len for entry in entries)
     tables = several(entry.table for entry in entries)
     columns: Columns = [
         ("configuration", [one_line(entry.name, 80) for entry in entries]),
-        ("GPUs", [gpus_text(entry) for entry in entries]),
+        (f"{device_word(head)}s", [gpus_text(entry) for entry in entries]),
         ("table", [one_line(entry.table, 60) if tables else None for entry in entries]),
         ("tokens of context", [entry.config.max_model_len if lengths else None for entry in entries]),
         (OUTPUT.heading, [number(entry, entry.value(OUTPUT)) for entry in entries]),
         ("speed-up", [Times(step.speed_up) for step in steps]),
-        ("per GPU %", [OneDigit(step.efficiency_percent) for step in steps]),
+        (f"per {device_word(head)} %", [OneDigit(step.efficiency_percent) for step in steps]),
         ("verdict", [standing(entry) for entry in entries]),
     ]
-    head = steps[0].base
     return EntryTable(
         kind="scaling",
         source_table="" if tables else head.table,
-        title=titled("What more GPUs gave", head.model if models else "", head.load if loads else ""),
+        title=titled(
+            f"What more {device_word(head)}s gave", head.model if models else "", head.load if loads else ""
+        ),
         table=without_empty(columns, len(steps)),
         entries=tuple(entries),
         notes=(*_notes(head, entries), *_bases([ladder[0].base for ladder in group], among)),
@@ -122,9 +125,10 @@ def _table(
 
 
 def _notes(head: Entry, entries: Sequence[Entry]) -> Iterator[str]:
+    word = device_word(head)
     yield (
-        "Speed-up is against the first row of the same kind of GPU; per GPU % is the speed-up over the "
-        "number of GPUs, 100 where each one gives as much as the first."
+        f"Speed-up is against the first row of the same kind of {word}; per {word} % is the speed-up over "
+        f"the number of {word}s, 100 where each one gives as much as the first."
     )
     if head.imported:
         yield "Rows with failed requests or a stall are left out: their throughput is no rate."
@@ -134,17 +138,16 @@ def _notes(head: Entry, entries: Sequence[Entry]) -> Iterator[str]:
 
 def _bases(bases: Sequence[Entry], among: Sequence[Entry]) -> Iterator[str]:
     """Say where fewer GPUs than the base's were tried, and gave nothing to compare with."""
+    alike: dict[object, list[Entry]] = {}
+    for entry in among:
+        alike.setdefault(_alike(entry), []).append(entry)
     for base in bases:
-        found = [
-            entry
-            for entry in among
-            if _alike(entry) == _alike(base) and 0 < (entry.gpus or 0) < (base.gpus or 0)
-        ]
+        found = [entry for entry in alike[_alike(base)] if 0 < (entry.gpus or 0) < (base.gpus or 0)]
         if found:
             names = ", ".join(
                 dict.fromkeys(f"{one_line(each.name, 60)} {each.status.value}" for each in found)
             )
             yield (
-                f"100 is what each of the {base.gpus} GPUs of {one_line(base.name, 60)} gives: "
-                f"fewer gave nothing that counts ({names})."
+                f"100 is what each of the {base.gpus} {device_word(base)}s of {one_line(base.name, 60)} "
+                f"gives: fewer gave nothing that counts ({names})."
             )

@@ -105,7 +105,12 @@ def gpus_text(entry: Entry) -> str:
     name = one_line(entry.gpu, 60)
     if not entry.gpus:
         return name
-    return f"{entry.gpus}× {name or 'GPU'}"
+    return f"{entry.gpus}× {name or device_word(entry)}"
+
+
+def device_word(entry: Entry) -> str:
+    """Return what its devices are called: own ones without a name are no GPUs, but CPUs, or not known."""
+    return "GPU" if entry.gpu or entry.imported else "device"
 
 
 def section(entry: Entry) -> str:

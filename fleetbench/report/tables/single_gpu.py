@@ -12,6 +12,7 @@ from fleetbench.report.tables.shown import (
     Columns,
     EntryTable,
     OneDigit,
+    device_word,
     number,
     several,
     standing,
@@ -58,7 +59,7 @@ def single_gpu_tables(entries: Sequence[Entry]) -> tuple[EntryTable, ...]:
     return (
         EntryTable(
             kind="single-gpu",
-            title="On a single GPU",
+            title=f"On a single {device_word(found[0][0])}",
             table=without_empty(columns, len(found)),
             entries=tuple(entry for group in found for entry in group),
             notes=(

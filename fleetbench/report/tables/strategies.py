@@ -16,6 +16,7 @@ from fleetbench.report.tables.shown import (
     Columns,
     EntryTable,
     OneDigit,
+    device_word,
     gpus_text,
     number,
     section,
@@ -95,7 +96,7 @@ def _gpus(entry: Entry) -> object:
 
 def _table(group: Sequence[Pair], *, models: bool, loads: bool) -> EntryTable:
     first = group[0].tensor
-    columns: Columns = [("GPUs", [gpus_text(pair.tensor) or None for pair in group])]
+    columns: Columns = [(f"{device_word(first)}s", [gpus_text(pair.tensor) or None for pair in group])]
     if first.imported:
         columns.insert(0, ("configuration", [one_line(pair.tensor.name, 80) for pair in group]))
     for metric, short in ((PROMPT, "Prompt"), (OUTPUT, "Gen")):
