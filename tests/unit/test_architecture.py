@@ -52,7 +52,7 @@ MATRIX: dict[str, str] = {
     # what reads and keeps files
     "inventory/": "errors model/",
     "results/": "errors model/ whole_file",
-    "report/": "errors model/ results/ telemetry/ whole_file",
+    "report/": "errors model/ results/ telemetry/ units whole_file",
     "export/": "errors results/ whole_file",
     "ceiling/": "errors facts/ model/ plan/ releases results/ vllm_features",
     "choice/": "errors model/ plan/ report/ results/",
