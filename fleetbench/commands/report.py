@@ -45,7 +45,8 @@ def report(run: str, output: Path | None, form: str) -> None:
     Prints the report and writes report.md, summary.csv, measurements.csv and charts/*.png. RUN is an id,
     the beginning of one, or `latest`. --format json and csv print one row for each workload of each
     configuration, as in summary.csv. `imported` reports on what `fleetbench import` brought in, apart from
-    all runs, as report.md and imported.csv; `imported/SOURCE` on one source.
+    all runs, table by table with each source's own ranking and what the verdicts leave of it, as report.md
+    and imported.csv; `imported/SOURCE` on one source. docs/reports.md has every table and sentence.
     """
     name, _, source = run.partition("/")
     if name == IMPORTED:
