@@ -52,15 +52,18 @@ def report(run: str, output: Path | None, form: str) -> None:
     if name == IMPORTED:
         _report_imported(source, output, form)
         return
+    from fleetbench.choice.recommend import recommendations
     from fleetbench.report.columns import summary_table
     from fleetbench.report.csv_text import csv_text
     from fleetbench.report.files import read_report, write_files
+    from fleetbench.report.own_entries import entries_of_run
     from fleetbench.results.store import open_store
 
     with open_store(create=False) as store:
         found = read_report(store, run)
         raw = store.directory(found.run.id)
-    paths = write_files(found, output or raw / "report", raw)
+    advice = recommendations(entries_of_run(found))
+    paths = write_files(found, output or raw / "report", raw, advice)
     if form == "json":
         console.print_json(summary_table(found).objects())
     elif form == "csv":
@@ -138,10 +141,12 @@ def _print_failures(found: Report) -> None:
 
 def print_report(found: Report) -> None:
     """Write a report to the terminal: table, splits, causes of failures, notes, findings."""
+    from fleetbench.choice.recommend import recommendations
     from fleetbench.report.finding import finding
     from fleetbench.report.metrics import METRICS
     from fleetbench.report.observations import observations
     from fleetbench.report.own_entries import entries_of_run
+    from fleetbench.report.recommendation import leading
     from fleetbench.report.tables import tables_of
     from fleetbench.report.terminal import terminal_table
     from fleetbench.report.timeline import time_finding, time_table
@@ -149,9 +154,11 @@ def print_report(found: Report) -> None:
     run = found.run
     workload = f", {found.workloads[0].label}" if len(found.workloads) == 1 else ""
     console.write(f"{run.id}: {one_line(run.repo or run.model)}{one_line(workload)} ({run.state.value})\n")
+    entries = entries_of_run(found)
+    for sentence in leading(recommendations(entries)):
+        console.write(f"{one_line(sentence, 1000)}\n")
     table = terminal_table(found)
     console.print_table(table.columns, table.rows)
-    entries = entries_of_run(found)
     for each in filter(lambda each: each.kind in _ON_TERMINAL, tables_of(entries)):
         _print_entry_table(each, each.title)
     _print_failures(found)

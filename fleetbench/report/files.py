@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from fleetbench.report.columns import measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.markdown import markdown
 from fleetbench.report.per_request import Reader, nothing
+from fleetbench.report.recommendation import Recommendation
 from fleetbench.report.summary import Report, summarise
 from fleetbench.results.rows import MeasurementRow
 from fleetbench.results.samples import LARGEST_BYTES, Samples, read_samples
@@ -82,7 +84,12 @@ def write_report(store: Store, run_id: str, directory: Path | None = None) -> Re
     return write_files(report, directory or raw / "report", raw)
 
 
-def write_files(report: Report, directory: Path, raw: Path | None = None) -> ReportPaths:
+def write_files(
+    report: Report,
+    directory: Path,
+    raw: Path | None = None,
+    recommendations: Sequence[Recommendation] = (),
+) -> ReportPaths:
     """Write a report's files into a directory, the text last, so that what it refers to is there.
 
     `raw` is the run's directory, for charts of what was sampled. Charts of an earlier report that this one
@@ -97,7 +104,8 @@ def write_files(report: Report, directory: Path, raw: Path | None = None) -> Rep
             measurements=directory / "measurements.csv",
             charts=tuple(chart.png for chart in drawn),
         )
-        text = markdown(report, [(f"charts/{chart.png.name}", chart.finding) for chart in drawn])
+        shown = [(f"charts/{chart.png.name}", chart.finding) for chart in drawn]
+        text = markdown(report, shown, recommendations)
         write_whole(paths.measurements, csv_text(measurement_table(report)).encode())
         write_whole(paths.summary, csv_text(summary_table(report)).encode())
         write_whole(paths.markdown, text.encode())
