@@ -42,11 +42,11 @@ _ON_TERMINAL = ("matrix", "strategies", "concurrency", "scaling")
 def report(run: str, output: Path | None, form: str) -> None:
     """Report on a run: every configuration, measured or failed, with its verdict.
 
-    Prints the report and writes report.md, summary.csv, measurements.csv and charts/*.png. RUN is an id,
-    the beginning of one, or `latest`. --format json and csv print one row for each workload of each
+    Prints the report and writes report.html, report.md, summary.csv, measurements.csv and charts/*.png.
+    report.html is one file that needs no network and no other file: open it, or send it to somebody. RUN is
+    an id, the beginning of one, or `latest`. --format json and csv print one row for each workload of each
     configuration, as in summary.csv. `imported` reports on what `fleetbench import` brought in, apart from
-    all runs, table by table with each source's own ranking and what the verdicts leave of it, as report.md
-    and imported.csv; `imported/SOURCE` on one source. docs/reports.md has every table and sentence.
+    all runs, as report.html, report.md and imported.csv; `imported/SOURCE` on one source.
     """
     name, _, source = run.partition("/")
     if name == IMPORTED:
@@ -73,7 +73,7 @@ def report(run: str, output: Path | None, form: str) -> None:
     else:
         print_report(found)
     charts = f", {len(paths.charts)} charts" if paths.charts else ""
-    console.progress(f"report: {paths.markdown} (with summary.csv, measurements.csv{charts})")
+    console.progress(f"report: {paths.page} (with report.md, summary.csv, measurements.csv{charts})")
 
 
 def _report_imported(source: str, output: Path | None, form: str) -> None:
@@ -109,7 +109,7 @@ def _report_imported(source: str, output: Path | None, form: str) -> None:
                 _print_entry_table(table, heading(table))
             _print_said(observations(entries))
             console.write("")
-    console.progress(f"report: {path} (with imported.csv)")
+    console.progress(f"report: {path} (with report.md, imported.csv)")
 
 
 def _print_entry_table(table: EntryTable, heading: str) -> None:
