@@ -79,8 +79,8 @@ def _range(group: Sequence[_Rung], *, first: bool, last: bool) -> str:
         return f"at every load from {loads[0]} to {loads[-1]}" if len(loads) > 1 else f"at {loads[0]}"
     if all(load.startswith("c=") for load in loads):
         low, high = loads[0].removeprefix("c="), loads[-1].removeprefix("c=")
-        if first or last:
-            return f"at concurrency ≤{high}" if first else f"at concurrency ≥{low}"
+        if first:  # fewer requests than measured are the same story; more may be another one
+            return f"at concurrency ≤{high}"
         return f"at concurrency {low}" if low == high else f"at concurrency {low} to {high}"
     return f"at {loads[0]}" if len(loads) == 1 else f"at {loads[0]} to {loads[-1]}"
 

@@ -121,6 +121,7 @@ def read_entries(store: Store, run: str, slo: Slo) -> tuple[Entry, ...]:
     from fleetbench.report.imported_entries import entries_of_import
     from fleetbench.report.own_entries import entries_of_run
     from fleetbench.report.summary import summarise
+    from fleetbench.results.rows import UNFINISHED
 
     name, _, source = run.partition("/")
     if name == IMPORTED:
@@ -128,6 +129,8 @@ def read_entries(store: Store, run: str, slo: Slo) -> tuple[Entry, ...]:
             entry for about, rows in read_imported(store, source) for entry in entries_of_import(about, rows)
         )
     row = store.run(run)
+    if row.state in UNFINISHED:
+        console.progress(f"run {row.id} is {row.state.value}: what is still to be measured may win")
     counting = Counting(sample_reader(store.directory(row.id)), slo)
     report = summarise(row, store.trials(row.id), store.measurements(row.id), counting)
     return with_goodput(entries_of_run(report), report, counting.kept)

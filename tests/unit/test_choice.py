@@ -57,7 +57,7 @@ def test_the_best_is_a_configuration_at_a_load_and_the_runner_up_another_configu
         "tp=1 dp=1 units=8 at c=256: 3,000 tok/s, faster than tp=2 dp=1 units=4 (2,600) by 15.1–15.6 %."
     )
     assert found.sensitivity[0] == (
-        "At concurrency ≤8 tp=8 dp=1 wins; at concurrency ≥64 tp=1 dp=1 units=8 wins."
+        "At concurrency ≤8 tp=8 dp=1 wins; at concurrency 64 to 256 tp=1 dp=1 units=8 wins."
     )
 
 
@@ -68,7 +68,7 @@ def test_only_what_meets_the_slo_is_chosen_and_what_would_change_that_is_said() 
     assert "It meets ttft_p99_ms<2000 (640 ms) and tpot_p99_ms<60 (19.2 ms)." in found.reasons
     assert found.sensitivity == (
         "At concurrency ≤8 tp=8 dp=1 wins; at concurrency 64 tp=1 dp=1 units=8 wins; "
-        "at concurrency ≥256 nothing meets the SLO.",
+        "at concurrency 256 nothing meets the SLO.",
         "With ttft_p99_ms<640: tp=8 dp=1 at c=8 (1,500 tok/s).",
         "With tpot_p99_ms<19.2: tp=8 dp=1 at c=8 (1,500 tok/s).",
         "With tpot_p99_ms<=76.8: tp=1 dp=1 units=8 at c=256 (3,000 tok/s).",
