@@ -28,7 +28,13 @@ from fleetbench import cli, model
 from fleetbench.inventory import keys, sweeps, tariff
 from fleetbench.inventory.documents import Document
 from fleetbench.inventory.kinds import Reader, reference
+from fleetbench.report.columns import measurement_columns, summary_columns
+from fleetbench.report.imported import imported_columns
+from fleetbench.report.requests import REQUEST_COLUMNS
+from fleetbench.results.dictionary import meaning, version
 from fleetbench.results.rules.table import GROUPS, rule_table
+from fleetbench.results.views import Dialect, views
+from fleetbench.telemetry.figures import figures
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -41,7 +47,7 @@ INVOKE_KINDS = {str: "TEXT", int: "NUMBER", float: "DECIMAL"}
 
 def pages() -> dict[Path, str]:
     """Return each file that is made, whole or in parts, with the text that it should have."""
-    found = {DOCS / "cli.md": cli_page()}
+    found = {DOCS / "cli.md": cli_page(), DOCS / "schema.md": schema_page()}
     for path in sorted(DOCS.glob("*.md")):
         text = found.get(path) or path.read_text("utf-8")
         found[path] = MARK.sub(
@@ -148,6 +154,57 @@ def _prose(text: str | None) -> str:
         head, _, example = block.partition("\b\n")
         shown.append(f"```sh\n{example}\n```" if example else head)
     return "\n\n".join(shown)
+
+
+# ---------------------------------------------------------------- docs/schema.md
+
+_SCHEMA = """# Columns
+
+Made by `docs/generate.py` from the code; meanings belong into `fleetbench/data/columns.toml`.
+This is version {version} of all columns together: it is raised when one comes, goes or changes its meaning.
+It stands in Parquet (metadata), JSON (`schema_version`) and in `fleetbench query --schema`.
+
+A name means the same wherever it stands.
+Numbers have the unit that is given here; an empty cell is unknown and never 0.
+Times are UTC, as `2026-11-30T14:12:33Z`.
+A number counts only with its verdict: `where verdict = 'valid'` is what reports rank and draw.
+
+## Views
+
+What `fleetbench query` asks; the tables of the database itself may change with any release."""
+
+
+def schema_page() -> str:
+    """Return the whole page about views and files."""
+    parts = [_SCHEMA.format(version=version())]
+    for view in views(Dialect.SQLITE):
+        parts += [f"### {view.name}", f"A row is {view.text}.", _columns_table(tuple(view.columns))]
+    parts += ["## Files", "CSV has one header line and one line for each row; Parquet has the same columns."]
+    for name, text, columns in (
+        (
+            "summary.csv",
+            "`report` and `export --rows summary`: a configuration under a workload",
+            summary_columns(),
+        ),
+        (
+            "measurements.csv",
+            "`report` and `export --rows measurements`: one execution of the client",
+            measurement_columns(),
+        ),
+        ("requests", "`export --rows requests`: one answered request of a repeat", REQUEST_COLUMNS),
+        ("imported.csv", "`report imported`: one row of a source", imported_columns()),
+    ):
+        parts += [f"### {name}", f"{text}.", _columns_table(columns)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _columns_table(columns: Sequence[str]) -> str:
+    rows = [
+        (f"`{name}`", found.kind.value, found.unit, found.text)
+        for name in columns
+        if (found := meaning(name, figures())) is not None
+    ]
+    return _table(("column", "kind", "unit", "meaning"), rows)
 
 
 # ---------------------------------------------------------------- tables in pages

@@ -26,7 +26,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("fleetbench.commands.runs:runs", "List and show stored runs."),
     "report": ("fleetbench.commands.report:report", "Report on a run: tables, charts, Markdown, CSV."),
     "recommend": ("fleetbench.commands.recommend:recommend", "Say which configuration to deploy, and why."),
+    "query": ("fleetbench.commands.query:query", "Ask the store by SQL."),
+    "look": ("fleetbench.commands.query:look", "Show a run, a query or a CSV file as a table."),
+    "stat": ("fleetbench.commands.query:stat", "Describe the columns of a run, a query or a CSV file."),
     "export": ("fleetbench.commands.export:export", "Write runs for other programs, or as an archive."),
+    "compare": ("fleetbench.commands.compare:compare", "Compare runs, configurations, hosts, versions."),
     "verify": ("fleetbench.commands.verify:verify", "Derive stored numbers anew from the raw files."),
     "explain": ("fleetbench.commands.explain:explain", "Say why a server failed to start, from its journal."),
 }
@@ -84,5 +88,5 @@ def _installed(target: str) -> bool:
 def main(debug: bool) -> None:
     """Benchmark results of vLLM servers: read, keep, compare, report. Touches no host; `invoke` does.
 
-    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    Exit status: 0 done, 1 failed, 2 wrong usage, 4 a regression (`compare --fail-on`), 130 interrupted.
     """

@@ -112,6 +112,11 @@ def progress(text: str, *, host: str = "") -> None:
         _emit(f"{time.monotonic() - _started:7.1f}s  {where}{one_line(text, 300)}", sys.stderr)
 
 
+def to_terminal() -> bool:
+    """True when results are read by a person and not by the next program of a pipe."""
+    return sys.stdout.isatty()
+
+
 def on_terminal() -> bool:
     """True when an operator can be asked: this process has the terminal to itself, for reading and writing.
 

@@ -108,6 +108,12 @@ class HostRebooted(NotReady):
     """The server is gone because its host was booted anew; it may be tried again."""
 
 
+class Regression(FleetbenchError):
+    """What was measured is worse than it may be: `--fail-on` of `fleetbench compare`."""
+
+    exit_status = Exit.REGRESSION
+
+
 class Unreadable(FleetbenchError):
     """A text or file holds nothing that can be read as a result."""
 

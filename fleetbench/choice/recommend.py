@@ -76,7 +76,6 @@ def recommend(
     return Recommendation(
         question="; ".join(one.question for one in found),
         objective=found[0].objective,
-        slo=str(slo),
         best=chosen[0] if same else None,
         reasons=(f"{said} in {len(found)} different questions.", *each),
         left_out=tuple(out for one in found for out in one.left_out),
@@ -115,7 +114,6 @@ def _answer(question: Question, wish: _Wish) -> Recommendation:
         return Recommendation(
             question=asked,
             objective=objective.metric,
-            slo=str(slo),
             best=None,
             reasons=tuple(_nothing(question, ordered, nearest, wish)),
             left_out=out,
@@ -125,7 +123,6 @@ def _answer(question: Question, wish: _Wish) -> Recommendation:
     return Recommendation(
         question=asked,
         objective=objective.metric,
-        slo=str(slo),
         best=found.best,
         runner_up=runner_up,
         comparison=against(found.best, runner_up, objective) if runner_up is not None else None,

@@ -18,8 +18,8 @@ from typing import Any
 
 from fleetbench.errors import Unreadable, one_line
 from fleetbench.results.manifest import Entry, entry_of
-from fleetbench.results.migrations import MIGRATIONS
 from fleetbench.results.run_records import is_below
+from fleetbench.results.schema_history import MIGRATIONS
 
 ABOUT, ROWS, FILES = "archive.json", "rows.json", "files"
 FORMAT, VERSION = "fleetbench archive", 1

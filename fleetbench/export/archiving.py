@@ -22,9 +22,9 @@ from fleetbench.export.archive import ABOUT, FILES, ROWS, SUFFIXES, About, about
 from fleetbench.results import manifest
 from fleetbench.results.controllers import lives_here
 from fleetbench.results.manifest import Entry
-from fleetbench.results.migrations import MIGRATIONS
 from fleetbench.results.rows import RunState
 from fleetbench.results.run_records import RunRecords, records_document
+from fleetbench.results.schema_history import MIGRATIONS
 from fleetbench.results.store import Store
 from fleetbench.whole_file import whole
 

@@ -52,9 +52,9 @@ class Table:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
-def summary_table(report: Report) -> Table:
-    """Return the report for programs: one row for each workload of each trial."""
-    columns = (
+def summary_columns() -> tuple[str, ...]:
+    """Return the columns of `summary_table`, in order."""
+    return (
         *("run", "trial", "host", "model", "configuration"),
         *_SETTINGS,
         "workload_index",
@@ -69,15 +69,18 @@ def summary_table(report: Report) -> Table:
         "warmup_output_throughput",
         *("failure_kind", "failure_cause", "failure_evidence", "failure_advice", "notes"),
     )
+
+
+def summary_table(report: Report) -> Table:
+    """Return the report for programs: one row for each workload of each trial."""
     stand = standings(report)
     rows = (_summary_cells(report, row, stand) for row in report.rows)
-    return Table(columns, tuple(map(tuple, rows)))
+    return Table(summary_columns(), tuple(map(tuple, rows)))
 
 
-def measurement_table(report: Report) -> Table:
-    """Return every measurement, warm-ups and invalid ones too: one row each."""
-    trials = {trial.number: trial for trial in report.trials}
-    columns = (
+def measurement_columns() -> tuple[str, ...]:
+    """Return the columns of `measurement_table`, in order."""
+    return (
         *("run", "trial", "host", "model", "configuration"),
         *_SETTINGS,
         "workload_index",
@@ -91,8 +94,13 @@ def measurement_table(report: Report) -> Table:
         *map(nearness.column, nearness.KEYS),
         *("started_at", "ended_at", "unit", "directory"),
     )
+
+
+def measurement_table(report: Report) -> Table:
+    """Return every measurement, warm-ups and invalid ones too: one row each."""
+    trials = {trial.number: trial for trial in report.trials}
     return Table(
-        columns,
+        measurement_columns(),
         tuple(tuple(_measurement_cells(report, trials[row.trial], row)) for row in report.measurements),
     )
 

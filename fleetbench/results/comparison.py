@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from fleetbench.results.statistics import CONFIDENCE, middle, t_quantile
+from fleetbench.results.statistics import CONFIDENCE, middle, t_quantile, t_tail
 
 SAME_PERCENT = 1.0  # within that, a difference is not worth a name
 # Servers that were started once each may differ by as much for no other reason (a rule of thumb, see
@@ -64,6 +64,7 @@ class Comparison:
         unit: what one more of is one more value: `repeat` or `start`.
         more: so many more of them in each group would show a difference of `shown_percent` in 80 of 100
             tries; None where that is not known, or not to be had with five.
+        error: standard error of the ratio's logarithm. degrees: of freedom of its Student's t.
     """
 
     ratio: float
@@ -74,6 +75,8 @@ class Comparison:
     unit: str = "repeat"
     more: int | None = None
     shown_percent: float | None = None
+    error: float | None = None
+    degrees: float | None = None
 
     @property
     def same(self) -> bool:
@@ -98,6 +101,18 @@ class Comparison:
         """Whether it is a difference that another start of the same servers might undo."""
         near = min(abs((bound or 1) - 1) for bound in (self.low, self.high)) * 100
         return self.differs and self.unit == "repeat" and near < RESTART_PERCENT
+
+    def chance(self, limit: float, *, above: bool) -> float | None:
+        """Return how likely a ratio so far above (or below) a limit is when the truth is the limit itself.
+
+        One-sided: at 0.025 the interval ends at the limit. None without an interval.
+        """
+        if self.error is None or self.degrees is None:
+            return None
+        beyond = math.log(self.ratio / limit) * (1 if above else -1)
+        if self.error == 0:  # repeats that are all alike
+            return 0.0 if beyond > 0 else 1.0
+        return t_tail(beyond / self.error, self.degrees)
 
     def sentence(
         self, *, higher_is_better: bool = True, against: str = "", words: Words | None = None
@@ -170,17 +185,9 @@ def _over_starts(one: list[float], other: list[float]) -> Comparison:
     error = noise * math.sqrt(1 / len(one) + 1 / len(other))
     difference = statistics.fmean(one) - statistics.fmean(other)
     counts = len(one), len(other)
-    more, shown = _more(noise * math.sqrt(2), len(lone), lambda n: 2 * (n - 1))
-    return _interval(
-        difference,
-        error,
-        len(several) - 1,
-        method="starts",
-        unit="start",
-        counts=counts,
-        more=more,
-        shown=shown,
-    )
+    more = _more(noise * math.sqrt(2), len(lone), lambda n: 2 * (n - 1))
+    degrees = len(several) - 1
+    return _interval(difference, error, degrees, method="starts", unit="start", counts=counts, more=more)
 
 
 def _made(one: list[float], other: list[float] | None, method: str, unit: str) -> Comparison:
@@ -190,7 +197,7 @@ def _made(one: list[float], other: list[float] | None, method: str, unit: str) -
         difference, noise = statistics.fmean(one), statistics.stdev(one)
         degrees: float = len(one) - 1
         error = noise / math.sqrt(len(one))
-        more, shown = _more(noise, len(one), lambda n: n - 1)
+        more = _more(noise, len(one), lambda n: n - 1)
     else:
         counts = len(one), len(other)
         difference = statistics.fmean(one) - statistics.fmean(other)
@@ -200,10 +207,8 @@ def _made(one: list[float], other: list[float] | None, method: str, unit: str) -
         shares = [variance / count for variance, count in zip(variances, counts, strict=True)]
         error = math.sqrt(sum(shares))
         degrees = _welch(shares, counts)
-        more, shown = _more(math.sqrt(sum(variances)), min(counts), lambda n: 2 * (n - 1))
-    return _interval(
-        difference, error, degrees, method=method, unit=unit, counts=counts, more=more, shown=shown
-    )
+        more = _more(math.sqrt(sum(variances)), min(counts), lambda n: 2 * (n - 1))
+    return _interval(difference, error, degrees, method=method, unit=unit, counts=counts, more=more)
 
 
 def _interval(
@@ -214,8 +219,7 @@ def _interval(
     method: str,
     unit: str,
     counts: tuple[int, int],
-    more: int | None,
-    shown: float | None,
+    more: tuple[int | None, float | None],
 ) -> Comparison:
     half = t_quantile((1 + CONFIDENCE) / 2, degrees) * error
     return Comparison(
@@ -225,8 +229,10 @@ def _interval(
         method=method,
         counts=counts,
         unit=unit,
-        more=more,
-        shown_percent=shown,
+        more=more[0],
+        shown_percent=more[1],
+        error=error,
+        degrees=degrees,
     )
 
 

@@ -45,6 +45,13 @@ REAL_COLUMNS = (
     "max_concurrent_requests",
 )
 TEXT_COLUMNS = ("model_id", "backend", "date")
+# What a summary has the median of: the metrics of the report.
+SUMMARY_METRICS = (
+    "output_throughput",
+    "total_token_throughput",
+    "request_throughput",
+    *(f"{statistic}_{name}_ms" for name in LATENCIES for statistic in ("median", "p99")),
+)
 
 
 def required_text(name: str) -> Column[str]:
@@ -81,6 +88,7 @@ RUNS = Table(
     required_text("ended_at"),
     required_text("origin"),
     Index("runs_by_work", "kind", "model", "fingerprint"),
+    Index("runs_by_time", "created_at", "id"),
 )
 
 TRIALS = Table(
@@ -112,6 +120,7 @@ TRIALS = Table(
     Column("packed_with", JSON, nullable=False, server_default="[]"),
     Column("member_ports", JSON, nullable=False, server_default="[]"),
     required_text("gpu_name"),
+    Index("trials_by_state", "run_id", "state"),
 )
 
 MEASUREMENTS = Table(
@@ -144,6 +153,22 @@ MEASUREMENTS = Table(
     Column("findings", JSON, nullable=False, server_default="[]"),
     Column("telemetry", JSON, nullable=False, server_default="{}"),
     Column("ceiling", JSON, nullable=False, server_default="{}"),
+    ForeignKeyConstraint(["run_id", "trial"], ["trials.run_id", "trials.number"]),
+    Index("measurements_by_verdict", "kind", "verdict", "output_throughput"),
+)
+
+# Follows from the measurements: see `summaries`.
+SUMMARIES = Table(
+    "summaries",
+    METADATA,
+    Column("run_id", Text, primary_key=True),
+    Column("trial", Integer, primary_key=True, autoincrement=False),
+    Column("workload_index", Integer, primary_key=True, autoincrement=False),
+    Column("verdict", Text, nullable=False),
+    Column("repeats_counted", Integer, nullable=False),
+    *(Column(name, Double) for name in SUMMARY_METRICS),
+    Column("output_throughput_min", Double),
+    Column("output_throughput_max", Double),
     ForeignKeyConstraint(["run_id", "trial"], ["trials.run_id", "trials.number"]),
 )
 

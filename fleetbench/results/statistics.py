@@ -164,6 +164,13 @@ def t_quantile(probability: float, degrees: float) -> float:
     return float(stdtrit(degrees, probability))
 
 
+def t_tail(value: float, degrees: float) -> float:
+    """Return how likely a larger value of Student's t is; `degrees` of freedom need not be whole."""
+    from scipy.special import stdtr
+
+    return float(stdtr(degrees, -value))
+
+
 def _order_rank(count: int, confidence: float) -> int:
     """Return how many values at each end lie outside the interval of the median.
 

@@ -24,18 +24,16 @@ from fleetbench.results.database import (
     sqlite_file,
     writing,
 )
-from fleetbench.results.migrations import MIGRATIONS, check_version, migrate
+from fleetbench.results.migrations import check_version, migrate
+from fleetbench.results.place import DATABASE_FILE, DATABASE_VARIABLE
+from fleetbench.results.place import runs_directory as default_directory
+from fleetbench.results.schema_history import MIGRATIONS
 from fleetbench.results.store_archives import ArchiveTable
 from fleetbench.results.store_imports import ImportTable
 from fleetbench.results.store_measurements import MeasurementTable
 from fleetbench.results.store_moves import MoveTable
 from fleetbench.results.store_runs import Clock, utc_now
 from fleetbench.results.store_trials import LoanTable, TrialTable
-
-DATABASE_VARIABLE = "FLEETBENCH_DB"
-DIRECTORY_VARIABLE = "FLEETBENCH_RUNS"
-DEFAULT_DIRECTORY = "runs"
-DATABASE_FILE = "fleetbench.sqlite"
 
 
 class Store(TrialTable, MoveTable, MeasurementTable, LoanTable, ImportTable, ArchiveTable):
@@ -80,7 +78,7 @@ def open_store(
     Errors: FleetbenchError when the directory cannot be written, the database cannot be reached or is newer
     than this code. Nothing is left behind then.
     """
-    directory = (runs_directory or Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)).absolute()
+    directory = (runs_directory or default_directory()).absolute()
     location = url or os.environ.get(DATABASE_VARIABLE) or f"sqlite:///{directory / DATABASE_FILE}"
     parsed = parse_url(location)
     file = sqlite_file(parsed)

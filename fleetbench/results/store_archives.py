@@ -9,6 +9,7 @@ from fleetbench.results.records import storable
 from fleetbench.results.run_records import RunRecords
 from fleetbench.results.schema import LOANS, MEASUREMENTS, RUNS, TRIALS
 from fleetbench.results.store_runs import RunTable
+from fleetbench.results.summaries import refresh
 
 
 class ArchiveTable(RunTable):
@@ -42,3 +43,5 @@ class ArchiveTable(RunTable):
             ):
                 if rows:
                     connection.execute(insert(table), list(rows))
+            for trial, index in {(row["trial"], row["workload_index"]) for row in records.measurements}:
+                refresh(connection, records.run_id, trial, index)

@@ -21,6 +21,7 @@ from fleetbench.results.rows import (
 )
 from fleetbench.results.schema import MEASUREMENTS
 from fleetbench.results.store_runs import RunTable
+from fleetbench.results.summaries import refresh
 from fleetbench.results.values import BenchResult
 
 Key = tuple[str, int, int, int, MeasurementKind]
@@ -83,6 +84,7 @@ class MeasurementTable(RunTable):
             else:
                 change = {**fresh, "attempt": found["attempt"] + 1}
                 connection.execute(update(MEASUREMENTS).where(_is(key)).values(**change))
+                refresh(connection, run_id, trial, workload_index)
             return measurement_of(connection.execute(select(MEASUREMENTS).where(_is(key))).mappings().one())
 
     def finish_measurement(
@@ -128,10 +130,12 @@ class MeasurementTable(RunTable):
         if directory is not None:
             change["directory"] = storable(directory)
         with writing(self._engine, "record the result") as connection:
+            self._lock_run(connection, run_id)  # two repeats that end at once make one summary
             if not connection.execute(update(MEASUREMENTS).where(_is(key)).values(**change)).rowcount:
                 raise FleetbenchError(
                     f"run {run_id} has no {kind.value} {repeat} of trial {trial}, workload {workload_index}"
                 )
+            refresh(connection, run_id, trial, workload_index)
             return measurement_of(connection.execute(select(MEASUREMENTS).where(_is(key))).mappings().one())
 
     def measurements(self, run_id: str, trial: int | None = None) -> tuple[MeasurementRow, ...]:

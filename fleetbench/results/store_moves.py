@@ -16,6 +16,7 @@ from fleetbench.results.rows import MeasurementRow, MeasurementState
 from fleetbench.results.schema import MEASUREMENTS, TRIALS
 from fleetbench.results.store_measurements import no_result
 from fleetbench.results.store_runs import RunTable
+from fleetbench.results.summaries import refresh
 
 _AGAIN = re.compile(r"-again-[0-9a-f]{4}$")
 
@@ -102,6 +103,7 @@ class MoveTable(RunTable):
                     "ended_at": "",
                 }
                 connection.execute(update(MEASUREMENTS).where(one).values(**change))
+                refresh(connection, run_id, number, row["workload_index"])
             return tuple(measurement_of(row) for row in found)
 
     def take_up_again(self, run_id: str, kind: str) -> tuple[int, ...]:

@@ -222,7 +222,7 @@ class RunTable:
         if not ids:
             raise UsageError("there is no run yet", next_step="`invoke bench` or `invoke sweep` makes one")
         near = [run_id for run_id in ids if name and name.lower() in run_id]
-        near += difflib.get_close_matches(name, ids, n=3, cutoff=0.5)
+        near += difflib.get_close_matches(name[:100], [LATEST, *ids], n=3, cutoff=0.5)
         near = list(dict.fromkeys(near))[:3] or ids[:1]
         raise UsageError(
             f"no run {one_line(name, 60)!r}",

@@ -10,9 +10,10 @@ from sqlalchemy import inspect, text
 
 from fleetbench.errors import FleetbenchError
 from fleetbench.results.database import open_engine, parse_url, reading, writing
-from fleetbench.results.migrations import MIGRATIONS, Migration, current_version, migrate
+from fleetbench.results.migrations import current_version, migrate
 from fleetbench.results.rows import RunKind
 from fleetbench.results.schema import METADATA
+from fleetbench.results.schema_history import MIGRATIONS, Migration
 from fleetbench.results.store import open_store
 
 NEXT = MIGRATIONS[-1].version + 1

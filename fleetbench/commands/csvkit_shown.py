@@ -1,0 +1,69 @@
+"""csvkit's own commands on CSV of ours: what csvlook and csvstat would print of it."""
+
+from __future__ import annotations
+
+import io
+import locale
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fleetbench.errors import FleetbenchError, UsageError, one_line
+
+
+def looked(text: str, *options: str) -> str:
+    """Given CSV, return csvlook's table of it. `--no-number-ellipsis`: a digit that is cut is just cut."""
+    return _shown("csvlook", "CSVLook", text, ("--no-number-ellipsis", *options))
+
+
+def described(text: str, *options: str) -> str:
+    """Given CSV, return csvstat's statistics of each column."""
+    return _shown("csvstat", "CSVStat", text, options)
+
+
+def _shown(module: str, name: str, text: str, options: Sequence[str]) -> str:
+    if not text.strip():
+        raise UsageError("there is nothing to show", cause="the CSV has no line")
+    with tempfile.TemporaryDirectory(prefix="fleetbench-") as place, _left_alone():
+        path = Path(place) / "table.csv"
+        path.write_text(text, "utf-8")
+        utility = _utility(module, name)
+        output, errors = io.StringIO(), io.StringIO()
+        try:
+            utility([*options, "--snifflimit", "0", str(path)], output, errors).run()
+        except SystemExit as exc:
+            raise UsageError(f"{module} does not take {' '.join(options)}") from exc
+        except Exception as exc:
+            said = f"{type(exc).__name__}: {exc}"
+            raise FleetbenchError(f"{module} cannot show this", cause=one_line(said, 200)) from exc
+        return "\n".join(map(_printable, output.getvalue().splitlines()))
+
+
+def _utility(module: str, name: str):  # type: ignore[no-untyped-def]
+    import importlib
+
+    try:
+        return getattr(importlib.import_module(f"csvkit.utilities.{module}"), name)
+    except locale.Error:  # csvstat sets the user's locale when it is loaded, and there are wrong ones
+        os.environ["LC_ALL"] = "C.UTF-8"
+        return getattr(importlib.import_module(f"csvkit.utilities.{module}"), name)
+
+
+@contextmanager
+def _left_alone() -> Iterator[None]:
+    """Undo what a utility changes in the process: it takes itself for the whole program."""
+    hook, pipe = sys.excepthook, signal.getsignal(signal.SIGPIPE)
+    try:
+        yield
+    finally:
+        sys.excepthook = hook
+        signal.signal(signal.SIGPIPE, pipe)
+
+
+def _printable(line: str) -> str:
+    """A file of somebody else may hold what moves a terminal's cursor."""
+    return "".join(character if character.isprintable() else " " for character in line)
