@@ -430,7 +430,7 @@ def demo(c: Context, keep: bool = False, debug: bool = False) -> None:
 
 @task(
     auto_shortflags=False,
-    help={"only": "unit, postgresql, lab or e2e (default: all that this machine can run)"},
+    help={"only": "unit, postgresql, browser, lab or e2e (default: all that this machine can run)"},
 )
 def test(c: Context, only: str = "") -> None:  # noqa: PT028  a verb, not a test function
     """Run the checks and all tests; tiers that this machine cannot run are named in one line."""

@@ -24,7 +24,8 @@ def left_out(
     for entry in question.entries:
         why = _why(entry, slo) if id(entry) in priced else entry.cause if not entry.valid else missing(entry)
         if why or not entry.valid:
-            key = entry.name, entry.status.value, why
+            name = f"{entry.name} ({entry.place})" if entry.imported else entry.name
+            key = name, entry.status.value, why
             found.setdefault(key, []).append(question.loads[entry.load])
     every = len(question.loads)
     return tuple(

@@ -13,6 +13,7 @@ from fleetbench.results.comparison import Comparison
 # Values so near each other that noise hides the difference are a tie. Farther apart, the higher one stays the
 # best bet, however large the noise is.
 TIE_PERCENT = 5.0
+_FAR = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +55,9 @@ def choose(ordered: Sequence[Pick], objective: Objective) -> Choice | None:
     if not ordered:
         return None
     top = ordered[0]
-    compared = [(pick, against(top, pick, objective)) for pick in ordered[1:]]
-    tied = (top, *(pick for pick, found in compared if _ties(top, pick, found)))
+    tied = _tied(ordered, objective)
     best = min(tied, key=simplicity)
+    compared = [(pick, against(top, pick, objective)) for pick in ordered[1:]]
     others = [pick for pick in ordered if configuration(pick.entry) != configuration(best.entry)]
     rivals = [pair for pair in compared if configuration(pair[0].entry) != configuration(top.entry)]
     return Choice(
@@ -67,6 +68,11 @@ def choose(ordered: Sequence[Pick], objective: Objective) -> Choice | None:
         sure=all(found is not None and found.differs for _, found in rivals),
         runner_up=others[0] if others else None,
     )
+
+
+def taken(ordered: Sequence[Pick], objective: Objective) -> Pick | None:
+    """Return the best alone, with as few comparisons as that needs."""
+    return min(_tied(ordered, objective), key=simplicity, default=None)
 
 
 def simplicity(pick: Pick) -> tuple[float, ...]:
@@ -83,6 +89,16 @@ def simplicity(pick: Pick) -> tuple[float, ...]:
 def against(one: Pick, other: Pick, objective: Objective) -> Comparison | None:
     """Compare the values of two picks; None where they cannot be compared."""
     return one.entry.against(other.entry, objective.metric)
+
+
+def _tied(ordered: Sequence[Pick], objective: Objective) -> tuple[Pick, ...]:
+    """Return the first of some picks and all that tie with it."""
+    if not ordered:
+        return ()
+    top = ordered[0]
+    # A headline that is so far off has repeats that are: nothing beyond that needs a comparison.
+    near = [pick for pick in ordered[1:] if abs(pick.value - top.value) <= _FAR * abs(top.value)]
+    return (top, *(pick for pick in near if _ties(top, pick, against(top, pick, objective))))
 
 
 def _ties(top: Pick, other: Pick, found: Comparison | None) -> bool:

@@ -76,6 +76,7 @@ def recommend(
     return Recommendation(
         question="; ".join(one.question for one in found),
         objective=found[0].objective,
+        slo=str(slo),
         best=chosen[0] if same else None,
         reasons=(f"{said} in {len(found)} different questions.", *each),
         left_out=tuple(out for one in found for out in one.left_out),
@@ -114,6 +115,7 @@ def _answer(question: Question, wish: _Wish) -> Recommendation:
         return Recommendation(
             question=asked,
             objective=objective.metric,
+            slo=str(slo),
             best=None,
             reasons=tuple(_nothing(question, ordered, nearest, wish)),
             left_out=out,
@@ -123,6 +125,7 @@ def _answer(question: Question, wish: _Wish) -> Recommendation:
     return Recommendation(
         question=asked,
         objective=objective.metric,
+        slo=str(slo),
         best=found.best,
         runner_up=runner_up,
         comparison=against(found.best, runner_up, objective) if runner_up is not None else None,

@@ -18,6 +18,7 @@ from fleetbench.report.recommendation import LeftOut, Pick, Recommendation
 
 MOST_ROWS = 30
 MOST_LEFT_OUT = 20
+_SENTENCE = 1000
 _LATENCIES = tuple(metric for metric in METRICS if metric.key in ("p99_ttft_ms", "p99_tpot_ms"))
 
 
@@ -167,8 +168,8 @@ def _leading(reasons: Sequence[str]) -> Iterator[str]:
     for place, reason in enumerate(reasons):
         if place == 1:
             yield ""
-        yield f"**{escaped(reason)}**" if place == 0 else _item(reason)
+        yield f"**{escaped(reason, _SENTENCE)}**" if place == 0 else _item(reason)
 
 
 def _item(text: str) -> str:
-    return f"- {escaped(text)}"
+    return f"- {escaped(text, _SENTENCE)}"

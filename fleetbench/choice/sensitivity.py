@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from fleetbench.choice.objective import Objective
-from fleetbench.choice.picks import Choice, choose, picks
+from fleetbench.choice.picks import Choice, choose, picks, taken
 from fleetbench.choice.questions import Question, configuration
 from fleetbench.choice.slo import Bound, Slo
 from fleetbench.choice.words import amount
@@ -78,8 +79,8 @@ def _range(group: Sequence[_Rung], *, first: bool, last: bool) -> str:
         return f"at every load from {loads[0]} to {loads[-1]}" if len(loads) > 1 else f"at {loads[0]}"
     if all(load.startswith("c=") for load in loads):
         low, high = loads[0].removeprefix("c="), loads[-1].removeprefix("c=")
-        if first or last:
-            return f"at concurrency ≤{high}" if first else f"at concurrency ≥{low}"
+        if first:  # fewer requests than measured are the same story; more may be another one
+            return f"at concurrency ≤{high}"
         return f"at concurrency {low}" if low == high else f"at concurrency {low} to {high}"
     return f"at {loads[0]}" if len(loads) == 1 else f"at {loads[0]} to {loads[-1]}"
 
@@ -88,13 +89,12 @@ def _tighter(
     ordered: Sequence[Pick], found: Choice, slo: Slo, bound: Bound, objective: Objective
 ) -> Iterator[str]:
     """Say what is taken when a bound is put so low that the present choice misses it."""
-    value = found.best.entry.values[bound.key]
-    tight = bound.below(value, inclusive=False)
+    tight = bound.below(_readable(found.best.entry.values[bound.key], up=False), inclusive=False)
     other = _with(ordered, slo, bound, tight, objective)
     if other is None:
         yield f"With {tight}, nothing meets the SLO."
     else:
-        yield f"With {tight}: {other.best.where} ({amount(other.best, objective)})."
+        yield f"With {tight}: {other.where} ({amount(other, objective)})."
 
 
 def _looser(
@@ -110,18 +110,26 @@ def _looser(
         and rest.met_by(pick.entry)
     )
     for value in near:
-        loose = bound.below(value, inclusive=True)
+        loose = bound.below(_readable(value, up=True), inclusive=True)
         other = _with(ordered, slo, bound, loose, objective)
-        if other is not None and other.best is not found.best:
-            yield f"With {loose}: {other.best.where} ({amount(other.best, objective)})."
+        if other is not None and other is not found.best:
+            yield f"With {loose}: {other.where} ({amount(other, objective)})."
             return
 
 
-def _with(
-    ordered: Sequence[Pick], slo: Slo, bound: Bound, other: Bound, objective: Objective
-) -> Choice | None:
+def _readable(value: float, *, up: bool) -> float:
+    """Return a limit of three digits beside a value, not on its other side."""
+    if value <= 0:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    steps = value / unit
+    near = round((math.ceil(steps - 1e-9) if up else math.floor(steps + 1e-9)) * unit, 12)
+    return value if (near < value if up else near > value) else near
+
+
+def _with(ordered: Sequence[Pick], slo: Slo, bound: Bound, other: Bound, objective: Objective) -> Pick | None:
     changed = Slo(tuple(other if each is bound else each for each in slo.bounds))
-    return choose([pick for pick in ordered if changed.met_by(pick.entry)], objective)
+    return taken([pick for pick in ordered if changed.met_by(pick.entry)], objective)
 
 
 def _other_objective(question: Question, found: Choice, slo: Slo, other: Objective) -> Iterator[str]:

@@ -35,7 +35,7 @@ class Cost:
 
     Attributes:
         share: of the host that it takes.
-        power_w: before PUE; power_from: how that is known, in words. measured: whether all of it was.
+        power_w: before PUE; power_from: how that is known, in words.
     """
 
     tariff: Tariff
@@ -83,7 +83,10 @@ def cost_of(entry: Entry, tariffs: Tariffs) -> Cost | str:
 
 
 def with_cost(entries: Iterable[Entry], tariffs: Tariffs | None) -> tuple[Entry, ...]:
-    """Return entries with the cost of a million tokens, of output and of all, where it can be told."""
+    """Return entries with the cost of a million tokens, of output and of all, where it can be told.
+
+    What it is made of is there, too: `capital_per_hour`, `energy_per_hour`, `priced_power_w` before PUE.
+    """
     return tuple(_with(entry, tariffs) if tariffs is not None else entry for entry in entries)
 
 
@@ -101,7 +104,12 @@ def _with(entry: Entry, tariffs: Tariffs) -> Entry:
     output, total = entry.value(OUTPUT), entry.value(_TOTAL)
     if isinstance(found, str) or not output:
         return entry
-    values = {**entry.values, COST.key: found.per_million(output)}
+    parts = {
+        "capital_per_hour": found.capital_per_hour,
+        "energy_per_hour": found.energy_per_hour,
+        "priced_power_w": found.power_w,
+    }
+    values = {**entry.values, **parts, COST.key: found.per_million(output)}
     if total:
         values[COST_TOTAL] = found.per_million(total)
     seen = tuple(

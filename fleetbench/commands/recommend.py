@@ -95,7 +95,7 @@ def recommend(
         for place, one in enumerate(found):
             if place:
                 console.write("")
-            show(one, next_step(one))
+            show(one, next_step(one), among=len(found))
     if not found or any(one.best is None for one in found):
         context.exit(Exit.FAILED)
 
@@ -121,6 +121,7 @@ def read_entries(store: Store, run: str, slo: Slo) -> tuple[Entry, ...]:
     from fleetbench.report.imported_entries import entries_of_import
     from fleetbench.report.own_entries import entries_of_run
     from fleetbench.report.summary import summarise
+    from fleetbench.results.rows import UNFINISHED
 
     name, _, source = run.partition("/")
     if name == IMPORTED:
@@ -128,18 +129,26 @@ def read_entries(store: Store, run: str, slo: Slo) -> tuple[Entry, ...]:
             entry for about, rows in read_imported(store, source) for entry in entries_of_import(about, rows)
         )
     row = store.run(run)
+    if row.state in UNFINISHED:
+        console.progress(f"run {row.id} is {row.state.value}: what is still to be measured may win")
     counting = Counting(sample_reader(store.directory(row.id)), slo)
     report = summarise(row, store.trials(row.id), store.measurements(row.id), counting)
     return with_goodput(entries_of_run(report), report, counting.kept)
 
 
-def show(found: Recommendation, command: str) -> None:
-    """Write a recommendation for people: the answer, the table, what would change it, what to type next."""
+def show(found: Recommendation, command: str, *, among: int = 1) -> None:
+    """Write a recommendation for people: the answer, the table, what would change it, what to type next.
+
+    `among` several answers, each begins with its question.
+    """
     from fleetbench.choice.render import MOST_ROWS, candidates_table, left_out_lines
 
+    question = one_line(found.question, 1000)
+    if among > 1:
+        console.write(f"{question}\n")
     for reason in found.reasons:
         console.write(one_line(reason, 1000))
-    console.write(f"\n{one_line(found.question, 1000)}\n")
+    console.write(f"\n{question}\n" if among == 1 else "")
     if found.candidates:
         made = candidates_table(found)
         console.print_table(made.columns, made.rows)

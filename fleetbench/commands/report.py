@@ -42,24 +42,29 @@ _ON_TERMINAL = ("matrix", "strategies", "concurrency", "scaling")
 def report(run: str, output: Path | None, form: str) -> None:
     """Report on a run: every configuration, measured or failed, with its verdict.
 
-    Prints the report and writes report.md, summary.csv, measurements.csv and charts/*.png. RUN is an id,
-    the beginning of one, or `latest`. --format json and csv print one row for each workload of each
+    Prints the report and writes report.html, report.md, summary.csv, measurements.csv and charts/*.png.
+    report.html is one file that needs no network and no other file: open it, or send it to somebody. RUN is
+    an id, the beginning of one, or `latest`. --format json and csv print one row for each workload of each
     configuration, as in summary.csv. `imported` reports on what `fleetbench import` brought in, apart from
-    all runs, as report.md and imported.csv; `imported/SOURCE` on one source.
+    all runs, table by table with each source's own ranking and what the verdicts leave of it, as report.html,
+    report.md and imported.csv; `imported/SOURCE` on one source. docs/reports.md has every table and sentence.
     """
     name, _, source = run.partition("/")
     if name == IMPORTED:
         _report_imported(source, output, form)
         return
+    from fleetbench.choice.recommend import recommendations
     from fleetbench.report.columns import summary_table
     from fleetbench.report.csv_text import csv_text
     from fleetbench.report.files import read_report, write_files
+    from fleetbench.report.own_entries import entries_of_run
     from fleetbench.results.store import open_store
 
     with open_store(create=False) as store:
         found = read_report(store, run)
         raw = store.directory(found.run.id)
-    paths = write_files(found, output or raw / "report", raw)
+    advice = recommendations(entries_of_run(found))
+    paths = write_files(found, output or raw / "report", raw, advice)
     if form == "json":
         console.print_json(summary_table(found).objects())
     elif form == "csv":
@@ -69,7 +74,7 @@ def report(run: str, output: Path | None, form: str) -> None:
     else:
         print_report(found)
     charts = f", {len(paths.charts)} charts" if paths.charts else ""
-    console.progress(f"report: {paths.markdown} (with summary.csv, measurements.csv{charts})")
+    console.progress(f"report: {paths.page} (with report.md, summary.csv, measurements.csv{charts})")
 
 
 def _report_imported(source: str, output: Path | None, form: str) -> None:
@@ -105,7 +110,7 @@ def _report_imported(source: str, output: Path | None, form: str) -> None:
                 _print_entry_table(table, heading(table))
             _print_said(observations(entries))
             console.write("")
-    console.progress(f"report: {path} (with imported.csv)")
+    console.progress(f"report: {path} (with report.md, imported.csv)")
 
 
 def _print_entry_table(table: EntryTable, heading: str) -> None:
@@ -137,10 +142,12 @@ def _print_failures(found: Report) -> None:
 
 def print_report(found: Report) -> None:
     """Write a report to the terminal: table, splits, causes of failures, notes, findings."""
+    from fleetbench.choice.recommend import recommendations
     from fleetbench.report.finding import finding
     from fleetbench.report.metrics import METRICS
     from fleetbench.report.observations import observations
     from fleetbench.report.own_entries import entries_of_run
+    from fleetbench.report.recommendation import leading
     from fleetbench.report.tables import tables_of
     from fleetbench.report.terminal import terminal_table
     from fleetbench.report.timeline import time_finding, time_table
@@ -148,9 +155,11 @@ def print_report(found: Report) -> None:
     run = found.run
     workload = f", {found.workloads[0].label}" if len(found.workloads) == 1 else ""
     console.write(f"{run.id}: {one_line(run.repo or run.model)}{one_line(workload)} ({run.state.value})\n")
+    entries = entries_of_run(found)
+    for sentence in leading(recommendations(entries)):
+        console.write(f"{one_line(sentence, 1000)}\n")
     table = terminal_table(found)
     console.print_table(table.columns, table.rows)
-    entries = entries_of_run(found)
     for each in filter(lambda each: each.kind in _ON_TERMINAL, tables_of(entries)):
         _print_entry_table(each, each.title)
     _print_failures(found)

@@ -1,9 +1,10 @@
-"""A report as files: text, two tables, charts. Each appears whole or not at all."""
+"""A report as files: a page, text, two tables, charts. Each appears whole or not at all."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,13 @@ from fleetbench.report.charts import charts_of_run
 from fleetbench.report.charts.written import write_charts
 from fleetbench.report.columns import measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
+from fleetbench.report.html.galleries import galleries
+from fleetbench.report.html.kept import Kept
+from fleetbench.report.html.render import html
+from fleetbench.report.html.run_page import page_of_run
 from fleetbench.report.markdown import markdown
 from fleetbench.report.per_request import Reader, nothing
+from fleetbench.report.recommendation import Recommendation
 from fleetbench.report.summary import Report, summarise
 from fleetbench.results.rows import MeasurementRow
 from fleetbench.results.samples import LARGEST_BYTES, Samples, read_samples
@@ -29,9 +35,13 @@ MOST_BYTES = 8 * 1024**3  # of result files that a report reads; a minute's work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPaths:
-    """Where the files of a report are; `charts` are the PNG files, each of which has an SVG beside it."""
+    """Where the files of a report are; `charts` are the PNG files, each of which has an SVG beside it.
+
+    `page` is the whole report as one HTML file that needs none of the others.
+    """
 
     directory: Path
+    page: Path
     markdown: Path
     summary: Path
     measurements: Path
@@ -82,24 +92,41 @@ def write_report(store: Store, run_id: str, directory: Path | None = None) -> Re
     return write_files(report, directory or raw / "report", raw)
 
 
-def write_files(report: Report, directory: Path, raw: Path | None = None) -> ReportPaths:
+def write_files(
+    report: Report,
+    directory: Path,
+    raw: Path | None = None,
+    recommendations: Sequence[Recommendation] = (),
+) -> ReportPaths:
     """Write a report's files into a directory, the text last, so that what it refers to is there.
 
-    `raw` is the run's directory, for charts of what was sampled. Charts of an earlier report that this one
-    does not have are removed; other files are left alone.
+    `raw` is the run's directory, for charts of what was sampled and for the evidence on the page, which leads
+    with the recommendations. Charts of an earlier report that this one does not have are removed; other files
+    are left alone.
     """
     try:
-        drawn = write_charts(charts_of_run(report, raw), directory / "charts")
+        charts = tuple(charts_of_run(report, raw))
+        drawn = write_charts(charts, directory / "charts")
+        svgs = [chart.svg.read_text("utf-8") for chart in drawn]
+        page = page_of_run(
+            report,
+            Kept(directory=raw, page=directory),
+            recommendations=recommendations,
+            galleries=galleries(zip(charts, svgs, strict=True)),
+        )
         paths = ReportPaths(
             directory=directory,
+            page=directory / "report.html",
             markdown=directory / "report.md",
             summary=directory / "summary.csv",
             measurements=directory / "measurements.csv",
             charts=tuple(chart.png for chart in drawn),
         )
-        text = markdown(report, [(f"charts/{chart.png.name}", chart.finding) for chart in drawn])
+        shown = [(f"charts/{chart.png.name}", chart.finding) for chart in drawn]
+        text = markdown(report, shown, recommendations)
         write_whole(paths.measurements, csv_text(measurement_table(report)).encode())
         write_whole(paths.summary, csv_text(summary_table(report)).encode())
+        write_whole(paths.page, html(page).encode())
         write_whole(paths.markdown, text.encode())
     except OSError as error:
         raise FleetbenchError(

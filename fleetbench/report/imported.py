@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetbench.errors import FleetbenchError, UsageError
+from fleetbench.report.charts import charts_of_entries, svg_of
 from fleetbench.report.columns import LATENCY_KEYS, RESULT_KEYS, Cell, Table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.entry import Entry
 from fleetbench.report.entry_markdown import said_lines, table_parts
+from fleetbench.report.html.galleries import galleries
+from fleetbench.report.html.imported_page import page_of_imported
+from fleetbench.report.html.render import html
 from fleetbench.report.imported_entries import entries_of_import
 from fleetbench.report.markdown_text import escaped, table
 from fleetbench.report.observations import observations
@@ -45,18 +49,22 @@ def read_imported(store: Store, source: str = "") -> Found:
 
 
 def write_imported(store: Store, found: Found, directory: Path | None = None) -> Path:
-    """Write report.md and imported.csv, and return the path of the first."""
+    """Write report.html, report.md and imported.csv, and return the path of the first."""
     place = directory or store.runs_directory / IMPORTED_DIRECTORY
+    entries = [entry for source, rows in found for entry in entries_of_import(source, rows)]
+    drawn = [(chart, svg_of(chart.specification).decode()) for chart in charts_of_entries(entries)]
+    page = page_of_imported(found, galleries=galleries(drawn))
     try:
         write_whole(place / "imported.csv", csv_text(imported_table(found)).encode())
         write_whole(place / "report.md", imported_markdown(found).encode())
+        write_whole(place / "report.html", html(page).encode())
     except OSError as error:
         raise FleetbenchError(
             f"cannot write the report to {place}",
             cause=error.strerror or str(error),
             next_step="make room or mend the rights, or give another directory with --output",
         ) from error
-    return place / "report.md"
+    return place / "report.html"
 
 
 def imported_columns() -> tuple[str, ...]:

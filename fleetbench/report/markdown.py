@@ -12,6 +12,7 @@ from fleetbench.report.markdown_text import code, escaped, table
 from fleetbench.report.metrics import METRICS
 from fleetbench.report.observations import observations
 from fleetbench.report.own_entries import entries_of_run
+from fleetbench.report.recommendation import Recommendation, leading
 from fleetbench.report.summary import Report, ReportRow
 from fleetbench.report.tables import tables_of
 from fleetbench.report.terminal import certainty_table, nearness_table, terminal_table
@@ -23,15 +24,25 @@ from fleetbench.results.rules.table import thresholds
 __all__ = ["code", "escaped", "markdown", "table"]
 
 
-def markdown(report: Report, charts: Sequence[tuple[str, str]] = ()) -> str:
-    """Given a report and its charts (path relative to the text, and finding), return the whole text."""
-    return "\n\n".join(filter(None, _parts(report, charts))) + "\n"
+def markdown(
+    report: Report,
+    charts: Sequence[tuple[str, str]] = (),
+    recommendations: Sequence[Recommendation] = (),
+) -> str:
+    """Given a report and its charts (path relative to the text, and finding), return the whole text.
+
+    It begins with the recommendations that are a choice among several configurations.
+    """
+    return "\n\n".join(filter(None, _parts(report, charts, recommendations))) + "\n"
 
 
-def _parts(report: Report, charts: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _parts(
+    report: Report, charts: Sequence[tuple[str, str]], recommendations: Sequence[Recommendation]
+) -> Iterator[str]:
     run = report.run
     yield f"# {escaped(run.model)}: {run.kind.value} {escaped(run.id)}"
     yield table(("what", "value"), list(_about(report)))
+    yield "\n\n".join(f"**{escaped(sentence, 1000)}**" for sentence in leading(recommendations))
     yield "## What the numbers say"
     shown = [
         metric for metric in METRICS if metric.headline and any(metric.key in r.spreads for r in report.rows)

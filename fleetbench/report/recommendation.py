@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetbench.report.entry import Entry
@@ -54,6 +55,7 @@ class Recommendation:
 
     Attributes:
         question: what was asked, in words: model, GPU, requests, objective, SLO.
+        slo: bounds that the best meets; empty: none was given.
         best: None where nothing can be chosen; the first reason says why.
         runner_up: the best of another configuration; `comparison` is the best against it.
         reasons: sentences, the answer first.
@@ -66,6 +68,7 @@ class Recommendation:
 
     question: str
     objective: Metric
+    slo: str = ""
     best: Pick | None
     runner_up: Pick | None = None
     comparison: Comparison | None = None
@@ -81,3 +84,17 @@ class Recommendation:
     def sentence(self) -> str:
         """The answer in one sentence."""
         return self.reasons[0] if self.reasons else ""
+
+
+def leading(found: Sequence[Recommendation]) -> tuple[str, ...]:
+    """Return the sentence that a report begins with, for each recommendation that had a choice."""
+    return tuple(
+        f"Recommended{f' for {one.question}' if len(found) > 1 else _by(one)}: {one.sentence}"
+        for one in found
+        if one.best is not None and one.runner_up is not None
+    )
+
+
+def _by(found: Recommendation) -> str:
+    """Say what the best is best in: without an SLO it may keep its users waiting."""
+    return f" by {found.objective.title}{f', under {found.slo}' if found.slo else ', without an SLO'}"

@@ -13,7 +13,7 @@ from fleetbench.report.files import read_report
 from fleetbench.report.finding import not_distinguishable
 from fleetbench.report.groups import ranked_groups
 from fleetbench.report.metrics import OUTPUT
-from fleetbench.report.summary import Report
+from fleetbench.report.summary import Report, served
 from fleetbench.report.timeline import shares
 from fleetbench.results.rows import UNFINISHED
 from fleetbench.results.store import Store
@@ -85,6 +85,7 @@ def close(report: Report, seconds: Mapping[Step, float]) -> Closing:
         next_steps=(
             *((f"invoke {run.kind.value} --resume {run.id}",) if unfinished else ()),
             f"fleetbench report {run.id}",
+            *((f"fleetbench recommend {run.id}",) if _is_choice(report) and not unfinished else ()),
         ),
     )
 
@@ -135,6 +136,10 @@ def as_summary(found: Closing) -> dict[str, object]:
         "seconds": {step.value: round(value, 3) for step, value in found.seconds.items()},
         "next": list(found.next_steps),
     }
+
+
+def _is_choice(report: Report) -> bool:
+    return len({served(row.trial) for row in report.rows if row.valid}) > 1
 
 
 def _best(report: Report) -> Iterator[Best]:

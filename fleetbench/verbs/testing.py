@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from fleetbench import console
@@ -34,8 +35,9 @@ class Tier:
 def test(only: str) -> Exit:
     """Run the checks and the tiers (all, or the one named) and return OK only when each of them passed."""
     tiers = (
-        Tier(name="unit", marker="not lab and not e2e and not postgresql", processes=2),
+        Tier(name="unit", marker="not lab and not e2e and not postgresql and not browser", processes=2),
         Tier(name="postgresql", marker="postgresql", obstacle=_no_postgresql),
+        Tier(name="browser", marker="browser", obstacle=_no_browser),
         Tier(name="lab", marker="lab and not e2e", obstacle=_no_lab, processes=2),
         Tier(name="e2e", marker="e2e", obstacle=_no_lab),
     )
@@ -99,12 +101,25 @@ def _no_postgresql() -> str:
     return "" if _has_postgresql() else "the distribution's PostgreSQL is not installed"
 
 
+def _no_browser() -> str:
+    """Install the distribution's Chromium where that is possible; no browser is fetched from elsewhere."""
+    if find_spec("playwright") is None:
+        return "playwright is not installed: pip install playwright"
+    if not _has_chromium():
+        _install("chromium")
+    return "" if _has_chromium() else "the distribution's Chromium is not installed"
+
+
 def _install(*packages: str) -> None:
     """Install packages of Debian or Ubuntu, as root; elsewhere nothing happens."""
     if os.geteuid() == 0 and shutil.which("apt-get"):
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", *packages]):
             subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
+
+
+def _has_chromium() -> bool:
+    return any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
 
 
 def _has_postgresql() -> bool:

@@ -45,6 +45,8 @@ def test_an_eight_gpu_host_by_hand() -> None:
     assert found.per_million(10_000) == pytest.approx(0.286934, abs=1e-6)
     (with_it,) = with_cost([one], Tariffs(common=H200))
     assert with_it.value(COST) == pytest.approx(0.286934, abs=1e-6)
+    assert with_it.values["energy_per_hour"] == pytest.approx(1.768)
+    assert with_it.values["priced_power_w"] == 6800
     assert with_it.values[COST_TOTAL] == pytest.approx(0.143467, abs=1e-6)
     assert [seen.value for seen in with_it.observations[COST.key]] == [
         pytest.approx(10.329644 / (tps * 3600) * 1e6, rel=1e-6) for tps in steady(10_000)

@@ -153,6 +153,15 @@ def test_nothing_that_meets_the_slo_is_status_1_with_the_nearest(run_id: str) ->
     assert "next:" not in shown
 
 
+def test_a_run_that_is_not_over_is_chosen_from_and_said_to_be_so(run_id: str) -> None:
+    with open_store(create=False) as store:
+        store.set_run_state(run_id, RunState.INTERRUPTED)
+    status, shown, told = invoke()
+    assert status == 0
+    assert shown.startswith("tp=4 dp=1 at c=64")
+    assert f"run {run_id} is interrupted: what is still to be measured may win" in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

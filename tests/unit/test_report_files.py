@@ -186,6 +186,7 @@ def test_files_are_replaced_stale_charts_removed_and_foreign_files_left(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "charts",
         "measurements.csv",
+        "report.html",
         "report.md",
         "summary.csv",
     ]
@@ -254,7 +255,7 @@ def test_the_report_command_prints_the_table_and_says_where_the_files_are(stored
     assert "failed: CUDA out of memory" in shown
     assert "evidence: torch.OutOfMemoryError" in shown
     directory = store.directory(run_id) / "report"
-    assert str(directory / "report.md") in told
+    assert str(directory / "report.html") in told
     assert (directory / "charts" / "output-throughput.png").stat().st_size > 5000
 
 
