@@ -6,6 +6,7 @@ Each command lives in a module of its own below `fleetbench/commands/` and is im
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import importlib.util
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 from fleetbench import __version__, console
-from fleetbench.errors import Exit, FleetbenchError, Interrupted
+from fleetbench.errors import Exit, FleetbenchError, Interrupted, one_line
 
 # name: (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -36,6 +37,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+# Verbs that people look for here; the other command line has them.
+OF_INVOKE = frozenset(
+    ("bench", "demo", "deploy", "hosts", "lab", "logs", "provision", "remove", "restart", "status", "sweep")
+)
+
+
 class LazyGroup(click.Group):
     """A group that imports a command when it is called, and turns errors into three lines and a status."""
 
@@ -51,6 +58,21 @@ class LazyGroup(click.Group):
         module, _, attribute = entry[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant; of a mistyped one say which that may be."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise click.UsageError(f"There is no command {one_line(name, 60)}{self._meant(ctx, name)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: click.Context, name: str) -> str:
+        if name in OF_INVOKE:
+            return f": `invoke {name}` reaches hosts, fleetbench never does"
+        near = difflib.get_close_matches(name[:60].lower(), self.list_commands(ctx), n=2)
+        return f". Did you mean {' or '.join(near)}?" if near else ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, without importing them."""

@@ -32,6 +32,8 @@ _EXCEPTION_ENDINGS = (
     "Fault",
     "NotFound",
 )
+# What Python writes between the tracebacks of two exceptions.
+_BETWEEN = ("During handling of the above exception", "The above exception was the direct cause")
 # Enough to name the ranks of the largest server.
 _MAX_HITS = 512
 
@@ -91,7 +93,9 @@ def read_signs(lines: Iterable[LogLine], text: str, table: FailureTable) -> list
     for index, line in enumerate(lines):
         if _begins_start(line, table):
             starts.append(Signs())
-        if not line.code:
+        if line.code:
+            scan.unfinished.pop(line.process, None)
+        else:
             scan.line(index, line, starts[-1])
     return [_settled(signs, scan.last_seen) for signs in starts]
 
@@ -125,10 +129,13 @@ class _Scan:
         self._exceptions = any(ending in text for ending in _EXCEPTION_ENDINGS)
         markers = {m for s in present for m in s.unless_later if m in text}
         self.last_seen: dict[str, int] = dict.fromkeys(markers, -1)
+        # Errors whose message begins on the next line of their process: `RuntimeError:` and nothing behind.
+        self.unfinished: dict[str, tuple[list[tuple[int, LogLine]], int]] = {}
 
     def line(self, index: int, line: LogLine, signs: Signs) -> None:
         """Add what one line says to the signs of its start."""
         message = line.text
+        self._finish(line)
         signs.messages = signs.messages or not _from_systemd(line)
         for marker in self.last_seen:
             if marker in message:
@@ -153,6 +160,15 @@ class _Scan:
             return
         if len(found) < _MAX_HITS:
             found.append((index, line))
+            if found is signs.errors and message.endswith(":"):
+                self.unfinished[line.process] = found, len(found) - 1
+
+    def _finish(self, line: LogLine) -> None:
+        """Put a line behind the error whose message it is: an exception may begin with an empty line."""
+        errors, place = self.unfinished.pop(line.process, ([], 0))
+        if errors and line.level not in _QUIET and not line.text.startswith(_BETWEEN):
+            index, before = errors[place]
+            errors[place] = index, before._replace(text=f"{before.text} {line.text.strip()}")
 
     def _match(self, index: int, line: LogLine, signs: Signs, *, quiet: bool) -> bool:
         known = False

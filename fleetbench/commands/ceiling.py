@@ -15,6 +15,7 @@ from fleetbench.commands.inventory import inventory_option
 from fleetbench.commands.plan import read_saved_config, saved_config
 from fleetbench.errors import Unreadable, UsageError, one_line
 from fleetbench.inventory import default_directory, load
+from fleetbench.inventory.names import near_names
 from fleetbench.model import Config
 
 if TYPE_CHECKING:
@@ -157,6 +158,9 @@ def _model(name: str, config_file: str, directory: Path | None) -> tuple[Archite
         shape = architecture_named(repo)
         if shape is None:
             exc.cause = f"nor does the table of models, which has {', '.join(known())}"
+            near = near_names(repo.rstrip("/").rpartition("/")[2], (*models, *known()), limit=2)
+            if near:
+                exc.next_step = f"did you mean {' or '.join(near)}? Else {exc.next_step}"
             raise
         return shape, arguments
 

@@ -51,10 +51,12 @@ def compare(
 ) -> None:
     """Compare B with the baseline A: what differs around them first, then each ratio with its interval.
 
-    A and B are RUN, RUN/TRIAL, RUN:tp=2,c=64 (tp dp pp units len args variant build vllm host gpu gpus model
-    c rate n input output dataset table name), `latest`, `previous` (the run of the same sweep before the
+    A and B are RUN, RUN/TRIAL, RUN:tp=2,c=64, `latest`, `previous` (the run of the same sweep before the
     other one) or imported/SOURCE[/ROW]. `previous` and imported figures are the baseline wherever they
     stand; A alone is compared with the previous run. Rows of equal configuration and load are pairs.
+
+    Fields to choose rows by: tp dp pp ep units len args variant build configuration vllm host gpu gpus model
+    c rate n input output dataset table name.
 
     What is not one population (model, GPU, number of GPUs, load, client, dtype, own and imported) is
     refused, unless a filter or --by asks for it, or --anyway.

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fleetbench import console
+from fleetbench.commands.nearest import file_step
 from fleetbench.errors import Unreadable, one_line
 from fleetbench.failures import Diagnosis
 
@@ -97,7 +98,7 @@ def _read(name: str) -> str:
         raise Unreadable(
             f"{one_line(name)}: cannot be read",
             cause=exc.strerror or str(exc),
-            next_step="give a file with the log, or - for standard input",
+            next_step=file_step(name, "give a file with the log, or - for standard input"),
         ) from exc
     if len(content) > _LARGEST_BYTES:
         raise Unreadable(

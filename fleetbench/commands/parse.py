@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fleetbench import console
+from fleetbench.commands.nearest import file_step
 from fleetbench.errors import FleetbenchError, Unreadable, one_line
 from fleetbench.results.values import Block
 
@@ -56,7 +57,11 @@ def read_text(name: str) -> str:
     try:
         content = sys.stdin.buffer.read(_LARGEST_BYTES + 1) if name == "-" else _read(Path(name))
     except OSError as exc:
-        raise Unreadable(f"{one_line(name)}: cannot be read", cause=exc.strerror or str(exc)) from exc
+        raise Unreadable(
+            f"{one_line(name)}: cannot be read",
+            cause=exc.strerror or str(exc),
+            next_step=file_step(name, "give a file that can be read, or - for standard input"),
+        ) from exc
     if len(content) > _LARGEST_BYTES:
         raise Unreadable(
             f"{one_line(name)}: larger than {_LARGEST_BYTES // 2**20} MiB",

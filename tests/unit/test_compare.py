@@ -104,6 +104,23 @@ def test_two_configurations_of_one_run(store: Store) -> None:
         assert (gpus.one, gpus.other, gpus.asked) == ("1", "2", True)
 
 
+def test_by_tp_pairs_what_has_the_same_dp_and_by_configuration_everything_with_the_first(
+    store: Store,
+) -> None:
+    configs = (Config(), Config(dp=2), Config(tp=2), Config(tp=2, dp=2))
+    put_run(store, *(Case(config=config, outputs=NOISE) for config in configs))
+    (found,) = json.loads(invoke("latest", "--by", "tp", "--format", "json")[1])["comparisons"]
+    assert [pair["configuration"] for pair in found["pairs"]] == [
+        "tp=1 dp=1 → tp=2 dp=1",
+        "tp=1 dp=2 → tp=2 dp=2",
+    ]
+    status, shown, _ = invoke("latest", "--by", "configuration", "--format", "json")
+    assert status == 0
+    assert [one["baseline"]["label"] for one in json.loads(shown)["comparisons"]] == [
+        "configuration=tp=1 dp=1"
+    ] * 3
+
+
 def test_other_numbers_of_gpus_that_nobody_asked_for_are_in_the_way_unless_it_is_per_gpu(
     store: Store,
 ) -> None:

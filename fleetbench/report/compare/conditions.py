@@ -27,9 +27,8 @@ from fleetbench.results.rows import Json, RunRow, TrialRow
 Value = str | float | tuple[str, ...]
 Values = Mapping[str, Value]
 
-_LOAD = ("workload",)
-_SERVER = ("trial", "args", "variant", "name")
-_SPLIT = ("trial", "tp", "dp", "pp", "units", "gpus", "name")
+_SERVER = ("trial", "args", "variant", "name", "configuration")
+_SPLIT = ("trial", "tp", "dp", "pp", "units", "gpus", "name", "configuration")
 PACKAGE = "package "
 MOST_PACKAGES = 40
 

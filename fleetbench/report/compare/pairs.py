@@ -21,11 +21,11 @@ _ORDER = tuple(Status)
 _PARTS: Mapping[str, Part] = {
     "model": lambda entry: entry.model or None,
     "gpu": lambda entry: entry.gpu or None,
-    "split": lambda entry: (
-        (entry.config.tp, entry.config.dp, entry.config.pp, entry.config.ep, entry.config.units)
-        if entry.split_known
-        else None
-    ),
+    "tp": lambda entry: entry.config.tp if entry.split_known else None,
+    "dp": lambda entry: entry.config.dp if entry.split_known else None,
+    "pp": lambda entry: entry.config.pp if entry.split_known else None,
+    "ep": lambda entry: entry.config.ep,
+    "units": lambda entry: entry.config.units,
     "len": lambda entry: entry.config.max_model_len or 0,
     "arguments": lambda entry: tuple(sorted(entry.config.serve_args)),
     "dataset": lambda entry: (entry.workload.dataset, entry.workload.prompts, entry.workload.extra_args),

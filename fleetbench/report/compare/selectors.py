@@ -52,6 +52,7 @@ FIELDS: Mapping[str, Field] = {
     "args": Field(of=lambda entry: " ".join(entry.config.serve_args), meaning="arguments of the server"),
     "variant": Field(of=lambda entry: entry.config.variant, meaning="variant of the sweep"),
     "build": Field(of=lambda entry: entry.config.build, meaning="build of the inventory"),
+    "configuration": Field(of=lambda entry: entry.config.label, meaning="all of these, as in the report"),
     "vllm": Field(of=lambda entry: entry.vllm_version, trial=True, meaning="version that served"),
     "host": Field(of=lambda entry: entry.host, trial=True, meaning="host of the inventory"),
     "gpu": Field(of=lambda entry: entry.gpu, meaning="what the driver calls the GPUs"),
@@ -67,6 +68,7 @@ FIELDS: Mapping[str, Field] = {
 }
 # How else people call them.
 _ALIASES = {
+    "config": "configuration",
     "concurrency": "c",
     "max_concurrency": "c",
     "max_model_len": "len",

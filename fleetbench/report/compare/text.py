@@ -104,7 +104,8 @@ def _difference(each: Difference, *, several: bool) -> tuple[str, ...]:
 
 def _unknown(one: Compared) -> Iterator[str]:
     """Yield what only one side says, and what matters and neither does."""
-    half = [each for each in one.differences if NOT_KNOWN in (each.one, each.other)]
+    measured = any(row.figures for row in one.rows)  # of what never ran nothing is known
+    half = [each for each in one.differences if measured and NOT_KNOWN in (each.one, each.other)]
     for side, others in (("A", False), ("B", True)):
         said = [
             f"{each.title} {one_line(each.other if others else each.one, 40)}"
