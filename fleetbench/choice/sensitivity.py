@@ -9,19 +9,21 @@ from itertools import groupby
 
 from fleetbench.choice.objective import Objective
 from fleetbench.choice.picks import Choice, choose, picks, taken
-from fleetbench.choice.questions import Question, configuration
+from fleetbench.choice.questions import Question, Same, configuration
 from fleetbench.choice.slo import Bound, Slo
 from fleetbench.choice.words import amount
 from fleetbench.report.recommendation import Pick
-
-NOTHING = "nothing meets the SLO"
 
 
 @dataclass(frozen=True, slots=True)
 class _Rung:
     load: str
-    winner: str
+    winner: Pick | None
     sure: bool
+
+    @property
+    def same(self) -> Same | None:
+        return configuration(self.winner.entry) if self.winner is not None else None
 
 
 def sensitivity(
@@ -54,23 +56,25 @@ def by_load(question: Question, ordered: Sequence[Pick], slo: Slo, objective: Ob
         here = [pick for pick in ordered if pick.load == load]
         won = choose([pick for pick in here if slo.met_by(pick.entry)], objective)
         if won is not None:
-            rungs.append(_Rung(load, won.best.name, won.sure))
+            rungs.append(_Rung(load, won.best, won.sure))
         elif here:
-            rungs.append(_Rung(load, NOTHING, False))
-    runs = [(name, list(group)) for name, group in groupby(rungs, key=lambda rung: rung.winner)]
+            rungs.append(_Rung(load, None, False))
+    runs = [list(group) for _, group in groupby(rungs, key=lambda rung: rung.same)]
     parts = []
-    for place, (name, group) in enumerate(runs):
+    for place, group in enumerate(runs):
         where = _range(group, first=place == 0, last=place == len(runs) - 1)
-        parts.append(f"{where} {name}{_wins(name, group)}")
+        parts.append(f"{where} {_wins(group)}")
     if parts:
         text = "; ".join(parts)
         yield f"{text[0].upper()}{text[1:]}."
 
 
-def _wins(name: str, group: Sequence[_Rung]) -> str:
-    if name == NOTHING:
-        return ""
-    return " wins" if all(rung.sure for rung in group) else " leads, within the noise or measured once"
+def _wins(group: Sequence[_Rung]) -> str:
+    winner = group[0].winner
+    if winner is None:
+        return "nothing meets the SLO"
+    sure = all(rung.sure for rung in group)
+    return f"{winner.name} {'wins' if sure else 'leads, within the noise or measured once'}"
 
 
 def _range(group: Sequence[_Rung], *, first: bool, last: bool) -> str:
