@@ -143,9 +143,9 @@ def _print_failures(found: Report) -> None:
 def print_report(found: Report) -> None:
     """Write a report to the terminal: table, splits, causes of failures, notes, findings."""
     from fleetbench.choice.recommend import recommendations
-    from fleetbench.report.finding import finding
-    from fleetbench.report.metrics import METRICS
+    from fleetbench.report.finding import finding, headlines
     from fleetbench.report.observations import observations
+    from fleetbench.report.outcome import nothing_valid, unfinished
     from fleetbench.report.own_entries import entries_of_run
     from fleetbench.report.recommendation import leading
     from fleetbench.report.tables import tables_of
@@ -158,6 +158,11 @@ def print_report(found: Report) -> None:
     entries = entries_of_run(found)
     for sentence in leading(recommendations(entries)):
         console.write(f"{one_line(sentence, 1000)}\n")
+    if missing := unfinished(run):
+        console.write(f"{missing}.\n")
+    if not found.rows:
+        console.write(f"{nothing_valid(entries, run.state)}.")
+        return
     table = terminal_table(found)
     console.print_table(table.columns, table.rows)
     for each in filter(lambda each: each.kind in _ON_TERMINAL, tables_of(entries)):
@@ -165,13 +170,12 @@ def print_report(found: Report) -> None:
     _print_failures(found)
     for row in found.rows:
         where = f"{row.name}, {row.workload.label}" if len(found.workloads) > 1 else row.name
-        for note in row.notes:
-            console.write(f"\n{one_line(where)}: {note}")
+        if row.notes:
+            console.write("\n".join([f"\n{one_line(where)}", *(f"  {note}" for note in row.notes)]))
     console.write("")
-    for metric in METRICS:
-        if metric.headline and any(row.valid and metric.key in row.spreads for row in found.rows):
-            console.write(f"- {finding(found, metric)}")
-    _print_said(observations(entries))
+    for metric in headlines(found):
+        console.write(f"- {finding(found, metric)}")
+    _print_said(observations(entries, run.state))
     if found.timeline is not None:
         console.write(f"- {time_finding(found.timeline)}\n")
         times = time_table(found.timeline)

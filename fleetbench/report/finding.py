@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from fleetbench.model import Workload
 from fleetbench.report.groups import Group, ranked_groups
-from fleetbench.report.metrics import Metric
+from fleetbench.report.metrics import METRICS, Metric
 from fleetbench.report.summary import Report, ReportRow
 from fleetbench.results.comparison import SAME_PERCENT, Comparison
 
@@ -60,6 +60,14 @@ def near(order: Sequence[Ranked], metric: Metric) -> tuple[Ranked, ...]:
 def not_distinguishable(report: Report, rows: Sequence[ReportRow], metric: Metric) -> tuple[Ranked, ...]:
     """Return the groups that the best one is not known to differ from, the nearest first."""
     return near(ranked_groups(report, rows, metric), metric)
+
+
+def headlines(report: Report) -> tuple[Metric, ...]:
+    """Return the metrics that a report has sentences about: those that a valid row has."""
+    valid = [row for row in report.rows if row.valid]
+    return tuple(
+        metric for metric in METRICS if metric.headline and any(metric.key in row.spreads for row in valid)
+    )
 
 
 def finding(report: Report, metric: Metric) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from fleetbench.model import TrialState
 from fleetbench.report.columns import Cell
 from fleetbench.report.entry_markdown import said_lines, table_parts
-from fleetbench.report.finding import finding
+from fleetbench.report.finding import finding, headlines
 from fleetbench.report.markdown_text import code, escaped, table
-from fleetbench.report.metrics import METRICS
 from fleetbench.report.observations import observations
+from fleetbench.report.outcome import nothing_valid, unfinished
 from fleetbench.report.own_entries import entries_of_run
 from fleetbench.report.recommendation import Recommendation, leading
 from fleetbench.report.summary import Report, ReportRow
@@ -42,27 +42,19 @@ def _parts(
     run = report.run
     yield f"# {escaped(run.model)}: {run.kind.value} {escaped(run.id)}"
     yield table(("what", "value"), list(_about(report)))
+    if note := unfinished(run):
+        yield f"{note}."
     yield "\n\n".join(f"**{escaped(sentence, 1000)}**" for sentence in leading(recommendations))
     yield "## What the numbers say"
-    shown = [
-        metric for metric in METRICS if metric.headline and any(metric.key in r.spreads for r in report.rows)
-    ]
     entries = entries_of_run(report)
-    lines = [f"- {escaped(finding(report, metric))}" for metric in shown] or ["Nothing was measured.", ""]
-    yield "\n".join([*lines, *said_lines(observations(entries))]).rstrip()
+    lines = [f"- {escaped(finding(report, metric))}" for metric in headlines(report)]
+    said = said_lines(observations(entries, run.state))
+    yield "\n".join([*lines, *said]) or f"{nothing_valid(entries, run.state)}."
     yield "## Results"
     wide = terminal_table(report)
-    yield table(wide.columns, wide.rows)
-    yield (
-        "Each throughput is the median of the valid repeats (of the suspect ones where the status says so). "
-        f"{_percentiles(report)} "
-        f"A p99 in brackets rests on fewer than {thresholds().p99_samples:,} requests. "
-        "The interval holds the typical output tok/s with 95 % confidence, "
-        "±% is the coefficient of variation. "
-        "Steady is the output tok/s without filling up and draining, "
-        "warm-up that of the warm-up, which never counts. "
-        "Minimum, maximum and more are in `summary.csv`, each measurement in `measurements.csv`."
-    )
+    yield table(wide.columns, wide.rows) if wide.rows else "There is no row."
+    if any(row.spreads for row in report.rows):
+        yield _legend(report)
     for found in tables_of(entries):
         yield from table_parts(found, f"## {escaped(found.title)}")
     yield from _certainty(report)
@@ -90,6 +82,21 @@ def _about(report: Report) -> Iterator[tuple[str, Cell]]:
     counted = sum(row.valid for row in report.rows)
     yield "rows", f"{len(report.rows)}, of which {counted} valid"
     yield "fleetbench", run.fleetbench_version
+
+
+def _legend(report: Report) -> str:
+    suspect = any(row.spreads and not row.valid for row in report.rows)
+    return (
+        f"{'Numbers with ? are of suspect rows, and never ranked. ' if suspect else ''}"
+        "Each throughput is the median of the repeats that count. "
+        f"{_percentiles(report)} "
+        f"A p99 in brackets rests on fewer than {thresholds().p99_samples:,} requests. "
+        "The interval holds the typical output tok/s with 95 % confidence, "
+        "±% is the coefficient of variation. "
+        "Steady is the output tok/s without filling up and draining, "
+        "warm-up that of the warm-up, which never counts. "
+        "Minimum, maximum and more are in `summary.csv`, each measurement in `measurements.csv`."
+    )
 
 
 def _percentiles(report: Report) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Self
 
 from fleetbench.errors import one_line
 from fleetbench.report import nearness
@@ -13,12 +14,31 @@ from fleetbench.report.summary import Report, ReportRow
 from fleetbench.results.rules.table import thresholds
 from fleetbench.results.statistics import Spread
 
+SUSPECT, INVALID = "?", "✗"  # behind a number
+
 
 class Uncertain(float):
     """A number that is shown in brackets, because too little is behind it."""
 
     def __format__(self, form: str) -> str:
         return f"({super().__format__(form) if abs(self) < 1000 else format(round(self), ',')})"
+
+
+class Marked(float):
+    """A number of a row that is not valid, with the mark that says so; `weak`: in brackets, too."""
+
+    mark: str
+    weak: bool
+
+    def __new__(cls, value: float, mark: str = SUSPECT, *, weak: bool = False) -> Self:
+        """Take the number as it is rounded."""
+        made = super().__new__(cls, value)
+        made.mark, made.weak = mark, weak
+        return made
+
+    def __format__(self, form: str) -> str:
+        plain = super().__format__(form) if abs(self) < 1000 else format(round(self), ",")
+        return f"({plain}) {self.mark}" if self.weak else f"{plain} {self.mark}"
 
 
 # What stands beside the output throughput: heading -> value of a row. A column without any value is left out.
@@ -57,9 +77,17 @@ def terminal_table(report: Report) -> Table:
 
 
 def headline(row: ReportRow, metric: Metric) -> Cell:
-    """Return a metric as a table shows it; a p99 that rests on too few requests is in brackets."""
+    """Return a metric as a table shows it.
+
+    A p99 that rests on too few requests is in brackets, and a number of a suspect row has a question mark.
+    """
     value = rounded(row.value(metric))
-    return Uncertain(value) if value is not None and rests_on_few(row, metric) else value
+    if value is None:
+        return None
+    weak = rests_on_few(row, metric)
+    if not row.valid:
+        return Marked(value, weak=weak)
+    return Uncertain(value) if weak else value
 
 
 def rests_on_few(row: ReportRow, metric: Metric) -> bool:

@@ -173,7 +173,7 @@ def test_nothing_valid_draws_nothing_and_the_text_says_so(tmp_path: Path) -> Non
     paths = write_files(summarise(run(), failed, []), tmp_path)
     assert paths.charts == ()
     text = paths.markdown.read_text()
-    assert "Nothing was measured." in text
+    assert "- Nothing was measured: " in text
     assert "CUDA out of memory" in text
 
 

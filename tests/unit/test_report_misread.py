@@ -141,7 +141,7 @@ def test_nothing_measured_and_nothing_planned_have_no_table_and_no_error() -> No
     failed = [trial(1, Config(tp=1), state=TrialState.FAILED, failure=TOO_LITTLE_MEMORY)]
     entries = entries_of_run(summarise(run(), failed, []))
     assert tables_of(entries) == ()
-    assert "Not ranked: the only row (failed: tp=1 dp=1)" in sentences(entries)
+    assert "Nothing was measured: the only row failed (CUDA out of memory)" in sentences(entries)
     assert "Nothing was measured" in markdown(summarise(run(), failed, []))
 
 

@@ -10,19 +10,19 @@ from fleetbench import __version__
 from fleetbench.errors import one_line
 from fleetbench.report.columns import Cell, Table
 from fleetbench.report.entry import Entry, Status, of_load, ranked
-from fleetbench.report.finding import about_workload, clear_winner, finding
+from fleetbench.report.finding import about_workload, clear_winner, finding, headlines
 from fleetbench.report.html.evidence import of_entry, of_trial, rows_of
 from fleetbench.report.html.kept import Kept
 from fleetbench.report.html.table import results
 from fleetbench.report.html.values import Answer, Figure, Gallery, Grid, Page, Pair
 from fleetbench.report.metrics import METRICS, OUTPUT, PER_GPU
+from fleetbench.report.outcome import nothing_valid, unfinished
 from fleetbench.report.own_entries import entries_of_run
 from fleetbench.report.recommendation import Recommendation
 from fleetbench.report.summary import Report
 from fleetbench.report.terminal import certainty_table, rests_on_few
 from fleetbench.report.timeline import time_finding, time_table
 from fleetbench.results import effective
-from fleetbench.results.rows import RunState
 from fleetbench.results.rules.table import thresholds
 
 _TILES = (OUTPUT, PER_GPU, *(m for m in METRICS if m.key in ("p99_ttft_ms", "median_tpot_ms")))
@@ -55,7 +55,7 @@ def page_of_run(
         answers=tuple(map(_advice, recommendations)) or (_said(report, entries),),
         advised=bool(recommendations),
         findings=tuple(_findings(report)),
-        warning=_warning(report),
+        warning=f"{missing}." if (missing := unfinished(report.run)) else "",
         results=results(
             entries,
             [_row_id(entry) for entry in entries],
@@ -148,10 +148,9 @@ def _advice(found: Recommendation) -> Answer:
 def _said(report: Report, entries: Sequence[Entry]) -> Answer:
     order = ranked(entries)
     if not order:
-        return Answer(
-            headline="No configuration can be recommended: there is no valid measurement",
-            reasons=("Each row below says what speaks against it, or why it was not measured.",),
-        )
+        each = "Each row below says what speaks against it, or why it was not measured."
+        headline = nothing_valid(entries, report.run.state)
+        return Answer(headline=headline, reasons=(each,) if entries else ())
     if len(of_load(entries)) > 1:
         return Answer(headline=finding(report, OUTPUT))
     return Answer(
@@ -163,11 +162,10 @@ def _said(report: Report, entries: Sequence[Entry]) -> Answer:
 
 
 def _findings(report: Report) -> Iterator[str]:
-    valid = [row for row in report.rows if row.valid]
-    for metric in METRICS:
-        if metric.headline and any(metric.key in row.spreads for row in valid):
-            yield finding(report, metric)
-    if valid and len(report.workloads) > 1:
+    metrics = headlines(report)
+    for metric in metrics:
+        yield finding(report, metric)
+    if metrics and len(report.workloads) > 1:
         for workload in report.workloads:
             sentence = about_workload(report, report.of_workload(workload), OUTPUT)
             yield f"{one_line(workload.label)}: {sentence}"
@@ -175,13 +173,6 @@ def _findings(report: Report) -> Iterator[str]:
         yield time_finding(report.timeline)
     elif report.timeline_problem:
         yield f"Where the time went is not known: {report.timeline_problem}"
-
-
-def _warning(report: Report) -> str:
-    """Say what makes the page less than the whole story."""
-    if report.run.state is RunState.DONE:
-        return ""
-    return f"This run is {report.run.state.value}: rows may be missing, and those below may change."
 
 
 def _figures(entry: Entry) -> Iterator[Figure]:

@@ -15,7 +15,9 @@ from fleetbench.report.observations.scaling import (
     said_of_scaling,
     said_of_strategies,
 )
+from fleetbench.report.outcome import main_reason
 from fleetbench.report.tables import EntryTable, tables_of
+from fleetbench.results.rows import RunState
 
 __all__ = ["Said", "every_observation", "observations", "table_observations"]
 
@@ -39,12 +41,17 @@ def every_observation(entries: Sequence[Entry]) -> tuple[Said, ...]:
     return (*of_tables, *observations(entries))
 
 
-def observations(entries: Sequence[Entry]) -> tuple[Said, ...]:
-    """Return what is said of all entries together, beside what stands under their tables."""
+def observations(entries: Sequence[Entry], state: RunState = RunState.DONE) -> tuple[Said, ...]:
+    """Return what is said of all entries together, beside what stands under their tables.
+
+    `state` is that of the run that they are from.
+    """
+    own = [entry for entry in entries if not entry.imported]
+    reason = main_reason(own) if own and not any(entry.valid for entry in own) else None
     return (
-        *(() if all(entry.imported for entry in entries) else not_ranked(entries)),
+        *(not_ranked(entries, state) if own else ()),
         *said_of_crossovers(entries),
         *said_of_bounds(entries),
         *said_of_single_figures(entries),
-        *said_of_cautions(entries),
+        *said_of_cautions(entries, without=reason.rule if reason and reason.count > 1 else ""),
     )

@@ -22,12 +22,15 @@ _LEADS = {
 _FEW = 6  # rows are named up to here
 
 
-def said_of_cautions(entries: Sequence[Entry]) -> Iterator[Said]:
-    """Yield one sentence for each rule that objects to an entry, the most frequent first."""
+def said_of_cautions(entries: Sequence[Entry], *, without: str = "") -> Iterator[Said]:
+    """Yield one sentence for each rule that objects to an entry, the most frequent first.
+
+    `without` is a rule of which enough was said already.
+    """
     about: dict[str, list[tuple[Entry, Finding]]] = {}
     for entry in entries:
         for found in entry.findings:
-            if found.verdict is not Verdict.VALID:
+            if found.verdict is not Verdict.VALID and found.rule != without:
                 about.setdefault(found.rule, []).append((entry, found))
     for rule, pairs in sorted(about.items(), key=lambda item: -len(item[1])):
         rows = list({id(entry): entry for entry, _ in pairs}.values())

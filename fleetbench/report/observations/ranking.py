@@ -13,8 +13,9 @@ from fleetbench.report.entry import Entry, ranked
 from fleetbench.report.finding import Ranking, about
 from fleetbench.report.metrics import OUTPUT, PROMPT, Metric
 from fleetbench.report.observations.said import Said, counted, listed, name
+from fleetbench.report.outcome import nothing_valid
 from fleetbench.report.tables.shown import number, rules_against
-from fleetbench.results.rows import Verdict
+from fleetbench.results.rows import RunState, Verdict
 
 TITLES = {PROMPT.key: "prompt TPS", OUTPUT.key: "generation TPS"}
 
@@ -66,10 +67,16 @@ def errors_said(entries: Sequence[Entry]) -> Iterator[Said]:
         yield Said(topic="errors", text=f"Errors on: {which}")
 
 
-def not_ranked(entries: Sequence[Entry]) -> Iterator[Said]:
-    """Yield how many of the entries are left out of every ranking, and for what they are."""
+def not_ranked(entries: Sequence[Entry], state: RunState = RunState.DONE) -> Iterator[Said]:
+    """Yield how many of the entries are left out of every ranking, and for what they are.
+
+    `state` is the run's.
+    """
     found = [entry for entry in entries if not entry.valid]
     if not found:
+        return
+    if len(found) == len(entries):
+        yield Said(topic="not-ranked", text=nothing_valid(entries, state))
         return
     kinds: dict[str, list[str]] = {}
     for entry in found:

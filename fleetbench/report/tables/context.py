@@ -13,18 +13,19 @@ from fleetbench.report.tables.shown import (
     EntryTable,
     device_word,
     gpus_text,
-    number,
+    plain_number,
     rules_against,
     several,
     titled,
     without_empty,
 )
+from fleetbench.report.terminal import INVALID, SUSPECT
 
 _UNUSED = (
     "Where requests did not use the context (context-unused), "
     "columns differ by something else than its length."
 )
-_WORDS = {"suspect": "?", "invalid": "✗"}
+_WORDS = {"suspect": SUSPECT, "invalid": INVALID}
 
 
 def context_tables(entries: Sequence[Entry]) -> tuple[EntryTable, ...]:
@@ -116,7 +117,7 @@ def _without_length(entry: Entry) -> str:
 def _cell(entry: Entry | None) -> Cell:
     if entry is None:
         return "·"
-    value = number(entry, entry.value(OUTPUT))
+    value = plain_number(entry, entry.value(OUTPUT))
     if entry.valid or value is None:
         return value if entry.valid else entry.status.value
     return f"{value:,} {_WORDS.get(entry.status.value, entry.status.value)}"

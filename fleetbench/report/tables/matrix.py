@@ -12,7 +12,7 @@ from fleetbench.model import Config
 from fleetbench.report.columns import Cell, Table
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.metrics import OUTPUT, Metric
-from fleetbench.report.tables.shown import EntryTable, number, rules_against, several, titled
+from fleetbench.report.tables.shown import EntryTable, number, plain_number, rules_against, several, titled
 
 NOT_PLANNED = "·"
 _FEWEST = 3
@@ -100,7 +100,7 @@ def _cell(found: Sequence[Entry], metric: Metric, legend: _Legend) -> Cell:
 
 
 def _word(entry: Entry, metric: Metric, legend: _Legend) -> str:
-    value = number(entry, entry.value(metric))
+    value = plain_number(entry, entry.value(metric))
     shown = "" if value is None else f"{value:,}"
     if entry.status is Status.VALID:
         return shown or "–"

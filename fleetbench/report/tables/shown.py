@@ -10,8 +10,10 @@ from fleetbench.errors import one_line
 from fleetbench.report.columns import Cell, Table
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.metrics import rounded
+from fleetbench.report.terminal import INVALID, SUSPECT, Marked
 from fleetbench.results.rows import Verdict
 
+_MARKS = {Status.SUSPECT: SUSPECT, Status.INVALID: INVALID}
 Columns = list[tuple[str, list[Cell]]]
 _SECTION = re.compile(r"(\d+(?:\.\d+)*)[.:)]?\s")
 
@@ -63,7 +65,18 @@ class Times(float):
 
 
 def number(entry: Entry, value: float | None) -> Cell:
-    """Return a value of an entry as a cell: as it was printed, or with the digits that an own one has."""
+    """Return a value of an entry as a cell: as it was printed, or with the digits that an own one has.
+
+    One of an own row that is not valid has a mark.
+    """
+    plain = plain_number(entry, value)
+    if plain is None or entry.imported or entry.status not in _MARKS:
+        return plain
+    return Marked(plain, _MARKS[entry.status])
+
+
+def plain_number(entry: Entry, value: float | None) -> int | float | None:
+    """Return the same without a mark, for where the status stands beside it."""
     if value is None:
         return None
     return Quoted(value) if entry.imported else rounded(value)
