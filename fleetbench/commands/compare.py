@@ -125,7 +125,7 @@ def _show(
                 console.print_table(block.columns, block.rows)
             elif isinstance(block, Items):
                 for text in block.texts:
-                    console.write(f"  {one_line(text)}")
+                    console.write(f"  {one_line(text, 2000)}")
 
 
 def _refusal(one: Compared) -> UsageError:

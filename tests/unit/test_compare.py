@@ -24,7 +24,7 @@ from fleetbench.report.compare.sides import two_sides
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.metrics import OUTPUT, PER_GPU
 from fleetbench.results.comparison import Observation
-from fleetbench.results.rows import Verdict
+from fleetbench.results.rows import RunState, Verdict
 from fleetbench.results.store import Store
 
 PUBLISHED = Path(__file__).parents[2] / "inventory" / "published" / "multi-gpu-report.toml"
@@ -332,6 +332,27 @@ def test_what_was_valid_and_is_not_any_more_is_a_regression(store: Store, case: 
     status, shown, _ = invoke("previous", "latest", "--fail-on", "regression:3%")
     assert status == Exit.REGRESSION
     assert says in shown
+
+
+def test_what_an_unfinished_run_has_not_measured_yet_is_no_regression(store: Store) -> None:
+    put_run(store, Case(outputs=NOISE), Case(config=Config(tp=2), outputs=NOISE))
+    last = put_run(store, Case(outputs=NOISE), Case(config=Config(tp=2), state=TrialState.RUNNING))
+    store.set_run_state(last, RunState.INTERRUPTED)
+    found = outcome(store, "previous", "latest")
+    assert not found.regressions
+    assert [finding.sentence for finding in found.unclear] == ["tp=2 dp=1: was valid, now not measured"]
+    assert "interrupted" in invoke("previous", "latest")[1]
+
+
+def test_metrics_that_are_left_out_are_not_judged(store: Store) -> None:
+    put_run(store, Case(outputs=NOISE))
+    put_run(store, Case(outputs=SLOWER))
+    arguments = ("previous", "latest", "--fail-on", "regression:3%", "--metric")
+    assert "1 regression, 0 not ruled out, of 1" in invoke(*arguments, "output_throughput")[2]
+    assert "nothing to judge" in invoke(*arguments, "p99_tpot")[2]
+    status, _, told = invoke(*arguments, "p99_tpot", "--fail-on", "p99_ttft:5%")
+    assert status == Exit.FAILED
+    assert "left out by --metric" in told
 
 
 def test_what_cannot_be_ruled_out_is_told_and_fails_only_when_strict(store: Store) -> None:

@@ -16,6 +16,7 @@ from fleetbench.errors import UsageError, one_line
 from fleetbench.report.compare.compared import Compared, Row
 from fleetbench.report.compare.figures import ALL, Figure
 from fleetbench.report.compare.pairs import brief_names
+from fleetbench.report.compare.reading import Side
 from fleetbench.report.entry import Entry
 from fleetbench.report.metrics import METRICS, OUTPUT, PER_GPU, Metric
 from fleetbench.results.comparison import RESTART_PERCENT
@@ -118,13 +119,13 @@ def judged(compared: Sequence[Compared], rules: Sequence[Rule]) -> Outcome:
             if unpaired.subject.entry.valid:
                 text = f"was valid, and is not there{f': {unpaired.why}' if unpaired.why else ''}"
                 found = Finding(row=f"{where}{unpaired.name}", metric="", text=text)
-                (unclear if unpaired.why else lost).append(found)
+                (unclear if unpaired.why or not _over(one.other) else lost).append(found)
         names = brief_names([row.pair for row in one.rows])
         for row in one.rows:
             name = f"{where}{names[row.pair]}"
             if not row.pair.baseline.entry.valid:
                 continue
-            lost += _lost(row, name)
+            (lost if row.pair.other.over else unclear).extend(_lost(row, name))
             if row.pair.other.entry.valid:
                 for item in _tests(row, name, limits(rules, per_gpu=one.per_gpu)):
                     (tests if isinstance(item, _Test) else unclear).append(item)  # type: ignore[arg-type]
@@ -137,6 +138,10 @@ def judged(compared: Sequence[Compared], rules: Sequence[Rule]) -> Outcome:
         elif not _excluded(test):
             unclear.append(finding if test in claimed else _open(test))
     return Outcome(regressions=tuple(lost), unclear=tuple(unclear), judged=looked_at)
+
+
+def _over(side: Side) -> bool:
+    return all(subject.over for subject in side.subjects)
 
 
 def limits(rules: Iterable[Rule], *, per_gpu: bool = False) -> dict[str, float]:
@@ -171,7 +176,8 @@ def _tests(row: Row, name: str, of: dict[str, float]) -> Iterator[_Test | Findin
     for key, percent in of.items():
         figure = there.get(key)
         if figure is None:
-            if key in row.pair.baseline.entry.values:
+            one, two = row.pair.baseline.entry, row.pair.other.entry
+            if key in one.values and key not in two.values:
                 yield Finding(row=name, metric=key, text=f"{key} is not known any more")
             continue
         found = figure.comparison

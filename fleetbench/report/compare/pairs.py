@@ -7,7 +7,7 @@ tp=4, that is what is compared, and its rows pair by what is left, the load for 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fleetbench.errors import one_line
 from fleetbench.report.compare.conditions import Value
@@ -49,12 +49,14 @@ class Subject:
     """An entry, what it was measured with, and when its source was made (UTC, sorts as text).
 
     `beside` are entries of the same side that it stands for, too: starts that failed, an older run.
+    `over`: its run has ended, so that what is not there will not come.
     """
 
     entry: Entry
     conditions: Mapping[str, Value] = field(default_factory=dict)
     made_at: str = ""
     beside: tuple[Entry, ...] = ()
+    over: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -198,7 +200,7 @@ def _chosen(group: Sequence[Subject]) -> Subject | str:
         return f"{len(measured)} rows fit ({places}{more}): choose one"
     kept = (measured or fit)[0]
     beside = tuple(subject.entry for subject in group if subject is not kept)
-    return Subject(entry=kept.entry, conditions=kept.conditions, made_at=kept.made_at, beside=beside)
+    return replace(kept, beside=beside)
 
 
 def _short(entry: Entry) -> str:

@@ -27,7 +27,7 @@ from fleetbench.report.imported_entries import entries_of_import
 from fleetbench.report.own_entries import entries_of_run
 from fleetbench.report.summary import Report, summarise
 from fleetbench.results import raw_files
-from fleetbench.results.rows import Json, RunRow, TrialRow
+from fleetbench.results.rows import UNFINISHED, Json, RunRow, RunState, TrialRow
 
 if TYPE_CHECKING:
     from fleetbench.results.store import Store
@@ -121,11 +121,13 @@ def _own(store: Store, selector: Selector) -> Side:
             entry=entry,
             conditions=of_own(entry, run, [left[number] for number in trial_numbers(report, entry)]),
             made_at=f"{run.created_at} {run.id}",
+            over=run.state not in UNFINISHED,
         )
         for entry in chosen(entries_of_run(report), filters, selector.text)
     )
     of = f"{run.kind.value} {one_line(run.sweep, 40)}".strip()
-    about = f"{of} of {one_line(run.model, 60)}, {run.created_at}"
+    state = f", {run.state.value}" if run.state is not RunState.DONE else ""
+    about = f"{of} of {one_line(run.model, 60)}, {run.created_at}{state}"
     return Side(
         label=f"{run.id}{selector.narrowing}",
         about=about,

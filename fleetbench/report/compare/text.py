@@ -120,7 +120,7 @@ def _unknown(one: Compared) -> Iterator[str]:
 
 def _ratios(one: Compared) -> Iterator[Block]:
     if one.caveat:
-        yield Items((f"{one.caveat.capitalize()}. No ratio below says anything about one of these alone",))
+        yield Items((f"N{one.caveat[1:]}. No ratio below says anything about one of these alone",))
     for row in one.rows:
         shown = brief(row.figures, row.pair, headlines=len(one.rows) >= MANY_PAIRS)
         yield Heading(f"{row.pair.name}, {row.pair.load}")
