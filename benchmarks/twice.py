@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,9 @@ def main() -> int:
     """Run the sweep twice in a lab of its own and print the comparison; 1 when a row disagrees."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--keep", type=Path, help="a directory that is made, for the store and the raw files")
+    options = parser.parse_args()
+    repeats = options.repeats
     with tempfile.TemporaryDirectory(prefix="fleetbench-twice-") as place:
         directory = Path(place) / "inventory"
         directory.mkdir()
@@ -57,12 +60,12 @@ def main() -> int:
             _invoke(environment, "provision", "--hosts", "lab-01")
             (directory / "sweeps.toml").write_text(SWEEP.format(repeats=repeats))
             for _ in range(2):
-                _invoke(
-                    environment, "sweep", "--model", "tiny", "--sweep", "twice", "--hosts", "lab-01", "--new"
-                )
+                _invoke(environment, *SWEEP_COMMAND)
             os.environ |= environment
             with open_store(create=False) as store:
                 first, second = _reports(store)
+            if options.keep is not None:
+                shutil.copytree(Path(place) / "runs", options.keep)
         finally:
             _invoke(environment, "lab", "down")
     rows = list(_compared(first, second))
