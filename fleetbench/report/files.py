@@ -14,7 +14,7 @@ from fleetbench.report.charts import charts_of_run
 from fleetbench.report.charts.written import write_charts
 from fleetbench.report.columns import measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
-from fleetbench.report.html.galleries import galleries
+from fleetbench.report.html.galleries import with_charts
 from fleetbench.report.html.kept import Kept
 from fleetbench.report.html.render import html
 from fleetbench.report.html.run_page import page_of_run
@@ -108,12 +108,8 @@ def write_files(
         charts = tuple(charts_of_run(report, raw))
         drawn = write_charts(charts, directory / "charts")
         svgs = [chart.svg.read_text("utf-8") for chart in drawn]
-        page = page_of_run(
-            report,
-            Kept(directory=raw, page=directory),
-            recommendations=recommendations,
-            galleries=galleries(zip(charts, svgs, strict=True)),
-        )
+        page = page_of_run(report, Kept(directory=raw, page=directory), recommendations=recommendations)
+        page = with_charts(page, zip(charts, svgs, strict=True))
         paths = ReportPaths(
             directory=directory,
             page=directory / "report.html",

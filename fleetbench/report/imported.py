@@ -12,7 +12,8 @@ from fleetbench.report.columns import LATENCY_KEYS, RESULT_KEYS, Cell, Table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.entry import Entry
 from fleetbench.report.entry_markdown import said_lines, table_parts
-from fleetbench.report.html.galleries import galleries
+from fleetbench.report.html.galleries import with_charts
+from fleetbench.report.html.grids import grid_of_entries
 from fleetbench.report.html.imported_page import page_of_imported
 from fleetbench.report.html.render import html
 from fleetbench.report.imported_entries import entries_of_import
@@ -53,7 +54,12 @@ def write_imported(store: Store, found: Found, directory: Path | None = None) ->
     place = directory or store.runs_directory / IMPORTED_DIRECTORY
     entries = [entry for source, rows in found for entry in entries_of_import(source, rows)]
     drawn = [(chart, svg_of(chart.specification).decode()) for chart in charts_of_entries(entries)]
-    page = page_of_imported(found, galleries=galleries(drawn))
+    tables = [
+        grid_of_entries(each, heading(each))
+        for source, rows in found
+        for each in imported_tables(entries_of_import(source, rows))
+    ]
+    page = with_charts(page_of_imported(found, tables=tables), drawn)
     try:
         write_whole(place / "imported.csv", csv_text(imported_table(found)).encode())
         write_whole(place / "report.md", imported_markdown(found).encode())

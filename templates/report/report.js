@@ -1,4 +1,5 @@
-// Sorting, filtering, evidence on demand, values of charts. Without it the page shows everything at once.
+// Sorting, filtering, evidence on demand, values of charts. Without it the page shows everything at once: what
+// is not seen at first stands in <noscript>, which is text to a browser that runs this, and costs it no time.
 "use strict";
 document.documentElement.className = "js";
 
@@ -9,6 +10,9 @@ addEventListener("DOMContentLoaded", () => {
   sorting(table, entries);
   filtering(table, entries);
   for (const paper of document.querySelectorAll(".paper")) chart(paper);
+  for (const details of document.querySelectorAll("details.others")) {
+    details.addEventListener("toggle", () => unfoldCharts(details));
+  }
   const followed = () => entries.filter((entry) => "#" + entry.body.id === location.hash).forEach((entry) => open(entry, true));
   addEventListener("hashchange", followed);
   followed();
@@ -27,17 +31,34 @@ function entryOf(body) {
   return { body, values, button: row.querySelector("button.more"), evidence: body.rows[1], isOpen: false, text: null };
 }
 
+// What the template escaped is escaped in there, too: it becomes the same elements as without a script.
+function unfold(place) {
+  for (const folded of place.querySelectorAll("noscript")) folded.outerHTML = folded.textContent;
+}
+
+function unfoldCharts(details) {
+  if (!details.querySelector("noscript")) return;
+  unfold(details);
+  details.querySelectorAll(".paper").forEach(chart);
+}
+
 // What all rows of a trial share stands once in the page, and is copied to where it is read.
 function open(entry, isOpen) {
   entry.isOpen = isOpen;
   entry.body.classList.toggle("open", isOpen);
   entry.button.setAttribute("aria-expanded", String(isOpen));
-  for (const place of isOpen ? entry.evidence.querySelectorAll(".of-trial:not(.filled)") : []) {
+  if (!isOpen || !entry.evidence.querySelector("noscript")) return;
+  unfold(entry.evidence);
+  for (const place of entry.evidence.querySelectorAll(".of-trial")) {
     const trial = document.getElementById("trial-" + place.dataset.trial);
-    if (!trial) continue;
-    place.classList.add("filled");
-    place.replaceChildren(...trial.cloneNode(true).childNodes);
+    if (trial) place.replaceChildren(...unfolded(trial).childNodes);
   }
+}
+
+function unfolded(element) {
+  const copy = element.cloneNode(true);
+  unfold(copy);
+  return copy;
 }
 
 // Both ways, what does not count comes after what does, and what is missing comes last.
@@ -75,7 +96,7 @@ function filtering(table, entries) {
     const statuses = chips.filter(pressed).map((chip) => chip.dataset.status);
     let count = 0;
     for (const entry of entries) {
-      if (words.length && entry.text === null) entry.text = entry.body.textContent.toLowerCase();
+      if (words.length && entry.text === null) entry.text = unfolded(entry.body).textContent.toLowerCase();
       const fits =
         chosen.every((select) => entry.body.getAttribute("data-" + select.name) === select.value) &&
         (!statuses.length || statuses.includes(entry.body.dataset.status)) &&
@@ -164,6 +185,7 @@ function chart(paper) {
 // On paper nothing can be opened.
 addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details.others:not([open])")) {
+    unfoldCharts(details);
     details.open = true;
     details.dataset.printed = "";
   }

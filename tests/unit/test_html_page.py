@@ -16,7 +16,9 @@ from sample_report import INVALID, OUT_OF_MEMORY, SUSPECT, everything
 
 from fleetbench.choice.recommend import recommendations
 from fleetbench.model import Config, Failure, TrialState
+from fleetbench.report.charts import Chart, Section
 from fleetbench.report.files import write_files
+from fleetbench.report.html.galleries import LEAST_BYTES, MOST_BYTES, with_charts
 from fleetbench.report.html.imported_page import page_of_imported
 from fleetbench.report.html.kept import Kept
 from fleetbench.report.html.render import html
@@ -113,7 +115,11 @@ def test_a_row_without_a_result_shows_no_number_that_could_be_taken_for_one(stat
 
 def test_numbers_of_a_suspect_row_are_marked_one_by_one_and_rank_behind_the_others() -> None:
     row = next(row for row in rows_of(everything()).values() if row.status.value == "suspect")
-    assert all(value.doubtful for key, value in row.cells.items() if key not in row.axes)
+    assert all(
+        value.doubtful
+        for key, value in row.cells.items()
+        if key in ("output_throughput", "interval", "noise")
+    )
     assert row.cells["output_throughput"].share is None
     reader = Reader(page_text(everything()))
     numbers = [
@@ -129,8 +135,9 @@ def test_what_an_invalid_row_reported_is_in_its_evidence_as_no_result() -> None:
     row = next(row for row in rows_of(everything()).values() if row.status.value == "invalid")
     assert row.gap.startswith("Invalid, no result: ")
     assert INVALID[:40] in row.gap
-    reported = [pair for pair in row.evidence.figures if pair.name.startswith("reported, no result: output")]
-    assert [pair.value.endswith(" tok/s") for pair in reported] == [True]
+    reported = {pair.name: pair.value for pair in row.evidence.reported}
+    assert reported["output throughput"].endswith(" tok/s")
+    assert "What was reported, which is no result" in page_text(everything())
 
 
 def test_a_failure_is_told_with_its_line_and_what_to_do() -> None:
@@ -227,7 +234,8 @@ def test_no_attribute_points_anywhere_but_into_the_page_and_the_run(tmp_path: Pa
     targets = set(_targets(text))
     assert "../trial-01/unit.service" in targets
     assert all(re.fullmatch(r"#[\w-]+|\.\./trial-\d+/[\w./-]+", target) for target in targets)
-    assert all((raw / "report" / target).is_file() for target in targets if target.startswith(".."))
+    assert "../trial-01/workload-0/measure-1/" in targets
+    assert all((raw / "report" / target).exists() for target in targets if target.startswith(".."))
     ids = [attributes["id"] for _, attributes in Reader(text).elements if attributes.get("id")]
     assert len(ids) == len(set(ids))
     assert {target[1:] for target in targets if target.startswith("#")} <= set(ids)
@@ -305,3 +313,39 @@ def test_the_same_run_gives_the_same_file_and_it_is_written_with_the_others(tmp_
     text = paths.page.read_text("utf-8")
     assert text.count("<svg xmlns") == len(paths.charts) > 3
     Reader(text)
+
+
+def _chart(key: str, section: Section) -> Chart:
+    return Chart(key=key, finding=key, alt=f"{key}: a chart", section=section, specification={})
+
+
+def test_charts_stand_by_section_and_the_first_ones_are_shown_at_once() -> None:
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"><rect width="1"/></svg>'
+    drawn = [(_chart(f"m{place}", Section.METRICS), svg) for place in range(9)]
+    drawn.append((_chart("split", Section.CHOICE), svg))
+    page = with_charts(page_of_run(everything(), Kept()), drawn)
+    assert [gallery.title for gallery in page.galleries] == ["Which split", "Metric by metric"]
+    assert [len(gallery.drawings) for gallery in page.galleries] == [1, 5]
+    assert [len(gallery.more) for gallery in page.galleries] == [0, 4]
+    text = html(page)
+    assert "Metric by metric: 4 more charts" in text
+    assert len(re.findall(r'id="chart-[\w-]+"', text)) == 10
+
+
+def test_a_chart_that_the_page_has_no_room_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleetbench.report.html.galleries.MOST_BYTES", 0)
+    monkeypatch.setattr("fleetbench.report.html.galleries.LEAST_BYTES", 1000)
+    small = '<svg xmlns="http://www.w3.org/2000/svg"><rect width="1"/></svg>'
+    large = f'<svg xmlns="http://www.w3.org/2000/svg"><path d="M{"0,0h1" * 1000}"/></svg>'
+    drawn = [(_chart("large", Section.CHOICE), large), (_chart("small", Section.METRICS), small)]
+    page = with_charts(page_of_run(everything(), Kept()), drawn)
+    assert [gallery.left_out for gallery in page.galleries] == [("charts/large.svg",), ()]
+    text = html(page)
+    assert "1 more lies beside this file, from charts/large.svg on" in text
+    assert 'id="chart-small"' in text
+
+
+def test_a_report_of_200_trials_with_all_their_evidence_is_smaller_than_5_mb(tmp_path: Path) -> None:
+    page = page_of_run(everything(tmp_path, 200), Kept(directory=tmp_path, page=tmp_path))
+    assert len(page.results.rows) == 200
+    assert len(html(page).encode()) < MOST_BYTES - LEAST_BYTES

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fleetbench.errors import one_line, without_secrets
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.html.kept import Kept
-from fleetbench.report.html.values import Evidence, Grid, Pair, Said, TrialEvidence
+from fleetbench.report.html.values import Evidence, Grid, Link, Pair, Said, TrialEvidence
 from fleetbench.report.metrics import METRICS, Metric
+from fleetbench.report.nearness import column
 from fleetbench.report.summary import Report, ReportRow, served
 from fleetbench.results import effective
 from fleetbench.results.imports.render import finding_object
@@ -52,7 +53,8 @@ def of_entry(report: Report, entry: Entry, kept: Kept) -> Evidence:
         said=said(entry.findings),
         notes=tuple(dict.fromkeys(note for row in rows for note in row.notes)),
         repeats=_repeats(measured, several=len(rows) > 1),
-        figures=(*reported(entry), *telemetry(entry.telemetry), *ceiling(entry.ceiling)),
+        reported=tuple(reported(entry)),
+        figures=(*telemetry(entry.telemetry), *ceiling(entry.ceiling)),
         command=_command(measured, kept),
     )
 
@@ -71,7 +73,7 @@ def of_trial(report: Report, trial: TrialRow, kept: Kept) -> TrialEvidence:
         unit=_text(trial.unit_text),
         journal_name=journal_name,
         journal=journal,
-        files=kept.files(place),
+        files=(*kept.files(place), *_directories(report, trial, kept)),
     )
 
 
@@ -85,21 +87,21 @@ def reported(entry: Entry) -> Iterator[Pair]:
     if entry.status is Status.INVALID:
         for metric in METRICS:
             if (value := entry.value(metric)) is not None:
-                yield Pair(f"reported, no result: {metric.title}", f"{metric.shown(value)} {metric.unit}")
+                yield Pair(metric.title, f"{metric.shown(value)} {metric.unit}")
 
 
 def telemetry(found: Mapping[str, Json]) -> Iterator[Pair]:
-    """Yield the figures of the telemetry, with what each of them is."""
-    for name, what in figures().items():
+    """Yield the figures of the telemetry, in their order."""
+    for name in figures():
         if (value := found.get(name)) is not None:
-            yield Pair(f"{name}: {what}", _cell(value))
+            yield Pair(name, _cell(value))
 
 
 def ceiling(found: Mapping[str, Json]) -> Iterator[Pair]:
     """Yield how near an entry came to what its hardware can do."""
     for name, value in found.items():
         if value is not None:
-            yield Pair(f"ceiling: {name.replace('_', ' ')}", _cell(value))
+            yield Pair(column(name), _cell(value))
 
 
 def _said(finding: Finding) -> Said:
@@ -205,6 +207,12 @@ def _versions_of(side: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
 def _text(text: str) -> str:
     lines = ("".join(c if c.isprintable() else " " for c in line) for line in text.splitlines())
     return without_secrets("\n".join(lines))
+
+
+def _directories(report: Report, trial: TrialRow, kept: Kept) -> Iterator[Link]:
+    for row in report.measurements:
+        if row.trial == trial.number and row.directory:
+            yield from kept.directory_link(row.directory)
 
 
 def _cell(value: Json) -> str:

@@ -9,9 +9,10 @@ from fleetbench.errors import one_line
 from fleetbench.report.entry import Entry
 from fleetbench.report.html.evidence import ceiling, reported, said
 from fleetbench.report.html.table import results
-from fleetbench.report.html.values import Answer, Evidence, Gallery, Grid, Page, Pair
+from fleetbench.report.html.values import Answer, Evidence, Grid, Page, Pair
 from fleetbench.report.imported_entries import entries_of_import
 from fleetbench.report.metrics import Metric
+from fleetbench.report.observations import observations
 from fleetbench.results.imports.render import counted
 from fleetbench.results.imports.values import Conditions, ImportedRow, ImportedSource
 from fleetbench.results.rows import Verdict
@@ -23,10 +24,10 @@ _CONDITIONS = tuple(Conditions.__dataclass_fields__)
 def page_of_imported(
     found: Sequence[tuple[ImportedSource, Sequence[ImportedRow]]],
     *,
-    galleries: Sequence[Gallery] = (),
-    grids: Sequence[Grid] = (),
+    tables: Sequence[Grid] = (),
 ) -> Page:
-    """Return the page of what was imported; `galleries` and `grids` as for a run."""
+    """Return the page of what was imported; `tables` are its own ones and those
+    made of several of them."""
     behind: dict[tuple[str, str], ImportedRow] = {}
     entries: list[Entry] = []
     for source, rows in found:
@@ -53,7 +54,7 @@ def page_of_imported(
             ),
         ),
         advised=False,
-        findings=tuple(counts),
+        findings=(*counts, *(one_line(said.text, 1000) for said in observations(entries))),
         results=results(
             entries,
             [f"row-{place}" for place in range(1, len(entries) + 1)],
@@ -64,8 +65,7 @@ def page_of_imported(
                 f"A p99 in brackets rests on fewer than {thresholds().p99_samples:,} requests.",
             ),
         ),
-        galleries=tuple(galleries),
-        grids=tuple(grids),
+        grids=tuple(tables),
         version=__version__,
     )
 
@@ -101,7 +101,8 @@ def _evidence(entry: Entry, found: ImportedRow) -> Evidence:
         cause=entry.cause,
         said=said(found.findings),
         notes=tuple(one_line(problem, 300) for problem in row.problems),
-        figures=(*reported(entry), *ceiling(entry.ceiling)),
+        reported=tuple(reported(entry)),
+        figures=tuple(ceiling(entry.ceiling)),
         facts=tuple(_facts(entry, found)),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,12 +33,18 @@ class Kept:
     directory: Path | None = None
     page: Path | None = None
 
-    def files(self, place: str, *, deep: bool = True) -> tuple[Link, ...]:
-        """Return the files below a place of the run, with links where the page lies in the run as well."""
+    def files(self, place: str) -> tuple[Link, ...]:
+        """Return the files in a place of the run, with links where the page lies in the run as well."""
         if self.directory is None:
             return ()
-        found = sorted(_walked(self.directory / place, deep=deep))[:MOST_FILES]
+        found = _files(self.directory / place)[:MOST_FILES]
         return tuple(self._link(path.relative_to(self.directory).as_posix()) for path in found)
+
+    def directory_link(self, place: str) -> tuple[Link, ...]:
+        """Return a link to a directory of the run, which a browser lists; none where it is not there."""
+        if self.directory is None or not (self.directory / place).is_dir():
+            return ()
+        return (self._link(f"{place}/"),)
 
     def document(self, place: str, name: str) -> Mapping[str, Json]:
         """Return a JSON object that was kept; empty where it is missing or broken."""
@@ -54,7 +60,7 @@ class Kept:
             return "", ""
         names = {
             path.name.removesuffix(raw_files.SUFFIX)
-            for path in _walked(self.directory / place, deep=False)
+            for path in _files(self.directory / place)
             if path.name.removesuffix(raw_files.SUFFIX).endswith(".journal")
         }
         first = "", ""
@@ -99,14 +105,9 @@ def _shown(line: str) -> str:
     return printable if len(printable) <= _LONGEST else printable[: _LONGEST - 1] + "…"
 
 
-def _walked(place: Path, *, deep: bool) -> Iterator[Path]:
+def _files(place: Path) -> list[Path]:
+    """Return the files in a directory; a link may lead anywhere and is none of the run's."""
     try:
-        for path in sorted(place.iterdir()):
-            if path.is_symlink():
-                continue
-            if path.is_file():
-                yield path
-            elif deep and path.is_dir():
-                yield from _walked(path, deep=True)
+        return [path for path in sorted(place.iterdir()) if path.is_file() and not path.is_symlink()]
     except OSError:
-        return
+        return []

@@ -58,5 +58,6 @@ def _jinja() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["sortable"] = lambda value: f"{value:.7g}" if isinstance(value, float) else value
     made.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text).lower())
     return made

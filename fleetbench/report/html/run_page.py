@@ -8,19 +8,22 @@ from collections.abc import Iterator, Sequence
 
 from fleetbench import __version__
 from fleetbench.errors import one_line
-from fleetbench.report.columns import Cell, Table
+from fleetbench.report.columns import Table
 from fleetbench.report.entry import Entry, Status, of_load, ranked
 from fleetbench.report.finding import about_workload, clear_winner, finding, headlines
 from fleetbench.report.html.evidence import of_entry, of_trial, rows_of
+from fleetbench.report.html.grids import grid, grid_of_entries
 from fleetbench.report.html.kept import Kept
 from fleetbench.report.html.table import results
-from fleetbench.report.html.values import Answer, Figure, Gallery, Grid, Page, Pair
+from fleetbench.report.html.values import Answer, Figure, Grid, Page, Pair
 from fleetbench.report.metrics import METRICS, OUTPUT, PER_GPU
+from fleetbench.report.observations import observations
 from fleetbench.report.outcome import nothing_valid, unfinished
 from fleetbench.report.own_entries import entries_of_run
 from fleetbench.report.recommendation import Recommendation
 from fleetbench.report.summary import Report
-from fleetbench.report.terminal import certainty_table, rests_on_few
+from fleetbench.report.tables import tables_of
+from fleetbench.report.terminal import certainty_table, nearness_table, rests_on_few
 from fleetbench.report.timeline import time_finding, time_table
 from fleetbench.results import effective
 from fleetbench.results.rules.table import thresholds
@@ -33,17 +36,17 @@ def page_of_run(
     kept: Kept,
     *,
     recommendations: Sequence[Recommendation] = (),
-    galleries: Sequence[Gallery] = (),
-    grids: Sequence[Grid] = (),
 ) -> Page:
     """Return the page of a run.
 
     Args:
         kept: the run's directory, and where the page will lie.
-        recommendations: what to deploy; empty: the page leads with what the numbers say.
-        galleries, grids: charts and further tables, in this order.
+        recommendations: what to deploy; without a choice among several the page leads with what the
+            numbers say.
     """
-    entries = _in_order(entries_of_run(report))
+    planned = entries_of_run(report)
+    entries = _in_order(planned)
+    advice = [found for found in recommendations if found.runner_up is not None]
     few = _few(report, entries)
     trials = {entry.place: tuple(row.trial.number for row in rows_of(report, entry)) for entry in entries}
     best = _clear_best(report)
@@ -52,9 +55,9 @@ def page_of_run(
         kind=f"{report.run.kind.value} report",
         subtitle=_subtitle(report, entries),
         about=tuple(_about(report)),
-        answers=tuple(map(_advice, recommendations)) or (_said(report, entries),),
-        advised=bool(recommendations),
-        findings=tuple(_findings(report)),
+        answers=tuple(map(_advice, advice)) or (_said(report, entries),),
+        advised=bool(advice),
+        findings=(*_findings(report), *(one_line(said.text, 1000) for said in observations(planned))),
         warning=f"{missing}." if (missing := unfinished(report.run)) else "",
         results=results(
             entries,
@@ -65,22 +68,10 @@ def page_of_run(
             few=lambda entry, metric: (entry.place, metric.key) in few,
             notes=tuple(_notes(entries, any_few=bool(few))),
         ),
-        galleries=tuple(galleries),
-        grids=(*_grids(report), *grids),
+        grids=(*(grid_of_entries(found, found.title) for found in tables_of(planned)), *_grids(report)),
         trials=tuple(of_trial(report, trial, kept) for trial in report.trials),
         version=__version__,
     )
-
-
-def grid(title: str, table: Table, note: str = "") -> Grid:
-    """Return a table of a report for the page."""
-    numeric = tuple(
-        any(row[place] is not None for row in table.rows)
-        and all(row[place] is None or isinstance(row[place], int | float) for row in table.rows)
-        for place in range(len(table.columns))
-    )
-    rows = tuple(tuple(_cell(cell) for cell in row) for row in table.rows)
-    return Grid(title=title, columns=table.columns, rows=rows, numeric=numeric, note=note)
 
 
 def _few(report: Report, entries: Sequence[Entry]) -> set[tuple[str, str]]:
@@ -135,7 +126,7 @@ def _about(report: Report) -> Iterator[Pair]:
 def _advice(found: Recommendation) -> Answer:
     best = found.best.entry if found.best else None
     return Answer(
-        question=found.question,
+        question=found.question if found.slo else f"{found.question}, without an SLO",
         headline=found.sentence,
         reasons=found.reasons[1:],
         changes=found.sensitivity,
@@ -197,8 +188,8 @@ def _row_id(entry: Entry) -> str:
 
 def _notes(entries: Sequence[Entry], *, any_few: bool) -> Iterator[str]:
     yield (
-        "Each throughput is the median of the repeats; only valid rows are ranked, drawn in charts or "
-        "recommended."
+        "Each throughput is the median of the repeats. Only valid rows are ranked or recommended; "
+        "charts draw suspect ones hollow."
     )
     if any(not entry.valid and entry.values for entry in entries):
         yield "A number with ? belongs to a suspect row: something speaks against it, and it is not ranked."
@@ -214,6 +205,9 @@ def _grids(report: Report) -> Iterator[Grid]:
             sure,
             "±% repeats is the noise within one server's life, ±% starts that between lives.",
         )
+    near = nearness_table(report)
+    if near.rows:
+        yield grid("How near it came to what the hardware can do", near)
     names = {row.trial.number: row.name for row in report.rows}
     ran = [trial for trial in report.trials if effective.known(trial.effective)]
     if ran:
@@ -222,12 +216,6 @@ def _grids(report: Report) -> Iterator[Grid]:
         yield grid("What the servers ran with", Table(columns, rows), "Read back when each was ready.")
     if report.timeline is not None:
         yield grid("Where the time went", time_table(report.timeline))
-
-
-def _cell(cell: Cell) -> str:
-    if cell is None:
-        return "–"
-    return f"{cell:,}" if isinstance(cell, int | float) else one_line(cell, 300)
 
 
 def _first_upper(text: str) -> str:

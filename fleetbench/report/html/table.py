@@ -72,6 +72,8 @@ def results(
         for group in of_load(entries).values()
         for entry in group
     }
+    filters = tuple(_filters(axes))
+    told = {found.key for found in filters}
     rows = []
     for place, (entry, name) in enumerate(zip(entries, ids, strict=True)):
         own = {key: values[place] for key, values in axes.items()}
@@ -85,7 +87,7 @@ def results(
                 best=best(entry),
                 gap=gap(entry),
                 cells=cells,
-                axes={key: said or UNKNOWN for key, said in own.items()} | {"status": entry.status.value},
+                axes={key: said or UNKNOWN for key, said in own.items() if key in told},
                 evidence=evidence(entry),
                 trials=trials(entry),
             )
@@ -95,7 +97,7 @@ def results(
         words=tuple(_words(axes)),
         numbers=tuple(_columns(entries, metrics)),
         rows=tuple(rows),
-        filters=tuple(_filters(axes)),
+        filters=filters,
         counts={status: counts[status] for status in Status if counts[status]},
         notes=notes,
     )

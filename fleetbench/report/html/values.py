@@ -31,13 +31,17 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A plain table; `numeric` says which columns are aligned to the right."""
+    """A plain table, what has to be read with it, and what it says.
+
+    `numeric`: which columns are aligned to the right.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[bool, ...]
-    note: str = ""
+    notes: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,13 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is behind one row, apart from what its trials have in common."""
+    """What is behind one row, apart from what its trials have in common.
+
+    Attributes:
+        decisive: the line that a failure was found by.
+        reported: numbers of an invalid row, which are no result.
+        figures: telemetry and ceiling, under the names that they have in CSV.
+    """
 
     cause: str = ""
     decisive: str = ""
@@ -61,6 +71,7 @@ class Evidence:
     said: tuple[Said, ...] = ()
     notes: tuple[str, ...] = ()
     repeats: Grid | None = None
+    reported: tuple[Pair, ...] = ()
     figures: tuple[Pair, ...] = ()
     command: str = ""
     facts: tuple[Pair, ...] = ()
@@ -108,7 +119,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One entry. `gap` stands in the place of its numbers where it has none that may be read as a result."""
+    """One entry. `gap` stands in the place of its numbers where it has none that may be read as a result.
+
+    `axes`: what the filters know it by.
+    """
 
     id: str
     name: str
@@ -152,11 +166,12 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gallery:
-    """Charts that belong together; `more` of them are shown on demand."""
+    """Charts that belong together; `more` of them are shown on demand, `left_out` are files only."""
 
     title: str
     drawings: tuple[Drawing, ...] = ()
     more: tuple[Drawing, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
