@@ -39,7 +39,13 @@ _ON_TERMINAL = ("matrix", "strategies", "concurrency", "scaling")
     show_default=True,
     help="What is printed; the files are the same.",
 )
-def report(run: str, output: Path | None, form: str) -> None:
+@click.option(
+    "--slo",
+    default="",
+    metavar="LIMITS",
+    help="Latencies not to exceed, as in `recommend --slo`: for the recommendation, and drawn in the curves.",
+)
+def report(run: str, output: Path | None, form: str, slo: str) -> None:
     """Report on a run: every configuration, measured or failed, with its verdict.
 
     Prints the report and writes report.html, report.md, summary.csv, measurements.csv and charts/*.png.
@@ -54,6 +60,7 @@ def report(run: str, output: Path | None, form: str) -> None:
         _report_imported(source, output, form)
         return
     from fleetbench.choice.recommend import recommendations
+    from fleetbench.choice.slo import parse_slo
     from fleetbench.report.columns import summary_table
     from fleetbench.report.csv_text import csv_text
     from fleetbench.report.files import read_report, write_files
@@ -63,8 +70,10 @@ def report(run: str, output: Path | None, form: str) -> None:
     with open_store(create=False) as store:
         found = read_report(store, run)
         raw = store.directory(found.run.id)
-    advice = recommendations(entries_of_run(found))
-    paths = write_files(found, output or raw / "report", raw, advice)
+    bounds = parse_slo(slo)
+    advice = recommendations(entries_of_run(found), bounds)
+    limits = {bound.key: bound.limit_ms for bound in bounds.bounds}
+    paths = write_files(found, output or raw / "report", raw, advice, limits)
     if form == "json":
         console.print_json(summary_table(found).objects())
     elif form == "csv":
@@ -110,7 +119,7 @@ def _report_imported(source: str, output: Path | None, form: str) -> None:
                 _print_entry_table(table, heading(table))
             _print_said(observations(entries))
             console.write("")
-    console.progress(f"report: {path} (with report.md, imported.csv)")
+    console.progress(f"report: {path} (with report.md, imported.csv, charts)")
 
 
 def _print_entry_table(table: EntryTable, heading: str) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fleetbench.errors import FleetbenchError, Unreadable, one_line
@@ -30,6 +31,7 @@ from fleetbench.whole_file import write_whole
 if TYPE_CHECKING:
     from fleetbench.results.store import Store
 
+NO_LIMITS: Mapping[str, float] = MappingProxyType({})
 MOST_BYTES = 8 * 1024**3  # of result files that a report reads; a minute's work for each
 
 
@@ -97,15 +99,16 @@ def write_files(
     directory: Path,
     raw: Path | None = None,
     recommendations: Sequence[Recommendation] = (),
+    limits: Mapping[str, float] = NO_LIMITS,
 ) -> ReportPaths:
     """Write a report's files into a directory, the text last, so that what it refers to is there.
 
     `raw` is the run's directory, for charts of what was sampled and for the evidence on the page, which leads
     with the recommendations. Charts of an earlier report that this one does not have are removed; other files
-    are left alone.
+    are left alone. `limits`: of an SLO, by the key of the metric.
     """
     try:
-        charts = tuple(charts_of_run(report, raw))
+        charts = tuple(charts_of_run(report, raw, slo=limits))
         drawn = write_charts(charts, directory / "charts")
         svgs = [chart.svg.read_text("utf-8") for chart in drawn]
         page = page_of_run(report, Kept(directory=raw, page=directory), recommendations=recommendations)

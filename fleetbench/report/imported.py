@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetbench.errors import FleetbenchError, UsageError
-from fleetbench.report.charts import charts_of_entries, svg_of
+from fleetbench.report.charts import charts_of_entries
+from fleetbench.report.charts.written import write_charts
 from fleetbench.report.columns import LATENCY_KEYS, RESULT_KEYS, Cell, Table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.entry import Entry
@@ -50,19 +51,22 @@ def read_imported(store: Store, source: str = "") -> Found:
 
 
 def write_imported(store: Store, found: Found, directory: Path | None = None) -> Path:
-    """Write report.html, report.md and imported.csv, and return the path of the first."""
+    """Write report.html, report.md, imported.csv and the charts, and return the path of the first."""
     place = directory or store.runs_directory / IMPORTED_DIRECTORY
     entries = [entry for source, rows in found for entry in entries_of_import(source, rows)]
-    drawn = [(chart, svg_of(chart.specification).decode()) for chart in charts_of_entries(entries)]
+    charts = tuple(charts_of_entries(entries))
     tables = [
         grid_of_entries(each, heading(each))
         for source, rows in found
         for each in imported_tables(entries_of_import(source, rows))
     ]
-    page = with_charts(page_of_imported(found, tables=tables), drawn)
     try:
+        drawn = write_charts(charts, place / "charts")
+        svgs = [chart.svg.read_text("utf-8") for chart in drawn]
+        page = with_charts(page_of_imported(found, tables=tables), zip(charts, svgs, strict=True))
+        shown = [(f"charts/{chart.png.name}", chart.finding) for chart in drawn]
         write_whole(place / "imported.csv", csv_text(imported_table(found)).encode())
-        write_whole(place / "report.md", imported_markdown(found).encode())
+        write_whole(place / "report.md", imported_markdown(found, shown).encode())
         write_whole(place / "report.html", html(page).encode())
     except OSError as error:
         raise FleetbenchError(
@@ -116,8 +120,11 @@ def _said(value: Cell) -> Cell:
     return None if value == "" else value
 
 
-def imported_markdown(found: Found) -> str:
-    """Return the report as text: for each source where it is from, its rows, and what is said of them."""
+def imported_markdown(found: Found, charts: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the report as text: for each source where it is from, its rows, and what is said of them.
+
+    `charts`: the path of each, relative to the text, and its finding.
+    """
     parts = [
         "# Imported figures",
         "What others measured, judged by the rules for own rows and never ranked with them. "
@@ -125,6 +132,8 @@ def imported_markdown(found: Found) -> str:
     ]
     for source, rows in found:
         parts += _section(source, rows)
+    parts += ["## Charts"] if charts else []
+    parts += [f"![{escaped(sentence)}]({path})" for path, sentence in charts]
     return "\n\n".join(parts) + "\n"
 
 

@@ -115,7 +115,7 @@ def test_the_chart_has_a_row_for_each_host_and_lane_and_a_colour_for_each_step()
         *of((Step.MEASURE, 60, 3), host="h2", lane="2,3"),
     ]
     document = timeline_chart(a_timeline(*lanes), run().id).specification
-    bars, labels = (layer["data"]["values"] for layer in document["layer"])
+    bars, labels = document["datasets"].values()
     assert {bar["row"] for bar in bars} == {"h1", "h2 [0,1]", "h2 [2,3]"}
     assert max(bar["to"] for bar in bars) == pytest.approx(14.2)
     assert {label["text"] for label in labels} >= {"1: tp=1 dp=1"}

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from fleetbench.errors import one_line
-from fleetbench.report.charts.frame import Chart, Section, alternative, framed
-from fleetbench.report.charts.lines import Lines, drawn, spoken
-from fleetbench.report.charts.marks import left_out
+from fleetbench.report.charts import marks
+from fleetbench.report.charts.frame import Chart, Section, Sheet, alternative
+from fleetbench.report.charts.lines import SHARED, Lines, drawn, spoken
 from fleetbench.report.charts.populations import Population, line_name
 from fleetbench.report.entry import Entry, ranked
 from fleetbench.report.finding import clear
@@ -24,21 +24,17 @@ MOST_PARTS = 4  # of a sentence
 def concurrency_charts(population: Population, limits: Mapping[str, float]) -> Iterator[Chart]:
     """Yield a chart for each kind of requests that was sent at two concurrencies or more."""
     for number, group in enumerate(population.by_traffic(), start=1):
-        at = {
-            entry.workload.max_concurrency
-            for entry in group
-            if entry.workload.max_concurrency and entry.value(OUTPUT) is not None
-        }
-        if len(at) < 2:
-            continue
         points: dict[str, list[tuple[float, Entry]]] = {}
         for entry in group:
             if entry.workload.max_concurrency:
                 name = line_name(entry, population)
                 points.setdefault(name, []).append((float(entry.workload.max_concurrency), entry))
         lines = Lines.of(points, "requests at a time (concurrency), logarithmic", limits)
+        if not lines.worth_drawing:
+            continue
         panels = panels_of(lines.entries, limits)
-        finding = _finding(lines, limits)
+        finding = marks.warned(_finding(lines, limits), lines.status)
+        sheet = Sheet()
         yield Chart(
             key=population.key("concurrency", number),
             finding=finding,
@@ -49,15 +45,16 @@ def concurrency_charts(population: Population, limits: Mapping[str, float]) -> I
                 (f"{OUTPUT.title} in {OUTPUT.unit}",),
             ),
             section=Section.LOAD,
-            specification=framed(
-                drawn(lines, panels),
+            specification=sheet.framed(
+                drawn(sheet, lines, panels),
                 finding,
                 (
-                    f"{_sent(group[0])}. Filled: valid; line: median of the repeats, bar: lowest to highest. "
-                    f"Hollow and grey: suspect. {left_out(group)}",
+                    f"Requests: {_sent(group[0])}. {lines.reading} {marks.left_out(group)}",
                     lines.note,
                     population.about,
                 ),
+                spacing=14,
+                resolve=SHARED,
             ),
         )
 
@@ -90,7 +87,7 @@ def _finding(lines: Lines, limits: Mapping[str, float]) -> str:
     leaders = []
     for place in lines.places:
         here = [entry for found in lines.points.values() for at, entry in found if at == place]
-        order = ranked(here)
+        order = marks.order(here, OUTPUT, lines.status)
         names = {id(entry): name for name, found in lines.points.items() for _, entry in found}
         lone = len(order) == 1
         if order:
@@ -98,7 +95,7 @@ def _finding(lines: Lines, limits: Mapping[str, float]) -> str:
     runs = [
         (name, [place for place, _ in group]) for name, group in groupby(leaders, key=lambda each: each[1])
     ]
-    best = ranked(lines.entries)
+    best = marks.order(lines.entries, OUTPUT, lines.status)
     if not best:
         return f"No valid measurement of {OUTPUT.title}"
     most = f"{OUTPUT.shown(best[0].value(OUTPUT))} {OUTPUT.unit} at c={best[0].workload.max_concurrency}"
@@ -114,7 +111,7 @@ def _finding(lines: Lines, limits: Mapping[str, float]) -> str:
 
 
 def _span(places: Sequence[float]) -> str:
-    ends = dict.fromkeys((f"{places[0]:,g}", f"{places[-1]:,g}"))
+    ends = dict.fromkeys((f"{places[0]:.0f}", f"{places[-1]:.0f}"))
     return f"at c={'–'.join(ends)}"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fleetbench.report.charts import marks
 from fleetbench.report.charts.concurrency import panels_of
-from fleetbench.report.charts.frame import Chart, Section, alternative, framed
-from fleetbench.report.charts.lines import Lines, drawn, spoken
-from fleetbench.report.charts.marks import left_out
+from fleetbench.report.charts.frame import Chart, Section, Sheet, alternative
+from fleetbench.report.charts.lines import SHARED, Lines, drawn, spoken
 from fleetbench.report.charts.populations import Population, line_name
-from fleetbench.report.entry import Entry, ranked
+from fleetbench.report.entry import Entry
 from fleetbench.report.metrics import OUTPUT
 
 NOTABLE_PERCENT = 10.0  # what a longer context costs is said from here on
@@ -18,21 +18,17 @@ NOTABLE_PERCENT = 10.0  # what a longer context costs is said from here on
 def context_charts(population: Population) -> Iterator[Chart]:
     """Yield a chart for each load under which two context lengths or more were measured."""
     for number, (load, group) in enumerate(population.loads.items(), start=1):
-        measured = {
-            entry.config.max_model_len
-            for entry in group
-            if entry.config.max_model_len and entry.value(OUTPUT) is not None
-        }
-        if len(measured) < 2:
-            continue
         points: dict[str, list[tuple[float, Entry]]] = {}
         for entry in group:
             if entry.config.max_model_len:
                 name = line_name(entry, population, context=False)
                 points.setdefault(name, []).append((float(entry.config.max_model_len), entry))
         lines = Lines.of(points, "context length that the server allows, tokens, logarithmic", {})
+        if not lines.worth_drawing:
+            continue
         panels = panels_of(lines.entries, {})
-        finding = _finding(lines)
+        finding = marks.warned(_finding(lines), lines.status)
+        sheet = Sheet()
         yield Chart(
             key=population.key("context-length", number),
             finding=finding,
@@ -43,15 +39,16 @@ def context_charts(population: Population) -> Iterator[Chart]:
                 (f"{OUTPUT.title} in {OUTPUT.unit}",),
             ),
             section=Section.LOAD,
-            specification=framed(
-                drawn(lines, panels),
+            specification=sheet.framed(
+                drawn(sheet, lines, panels),
                 finding,
                 (
-                    f"{load}. Filled: valid; line: median where there are several. "
-                    f"Hollow and grey: suspect. {left_out(group)}",
+                    f"Under {load}. {lines.reading} {marks.left_out(group)}",
                     lines.note,
                     population.about,
                 ),
+                spacing=14,
+                resolve=SHARED,
             ),
         )
 
@@ -61,16 +58,16 @@ def _finding(lines: Lines) -> str:
     changes = []
     for name, found in lines.points.items():
         valid = sorted(
-            ((place, entry) for place, entry in found if entry.valid and entry.value(OUTPUT)),
+            (
+                (place, entry)
+                for place, entry in found
+                if entry.status is lines.status and entry.value(OUTPUT)
+            ),
             key=lambda point: point[0],
         )
         if valid and valid[0][0] < valid[-1][0]:
             first, last = valid[0][1].value(OUTPUT) or 0.0, valid[-1][1].value(OUTPUT) or 0.0
             changes.append(((last / first - 1) * 100, name, valid[0][0], valid[-1][0]))
-    if not changes:
-        best = ranked(lines.entries)
-        alone = "no configuration was valid at two context lengths"
-        return alone.capitalize() if best else f"No valid measurement of {OUTPUT.title}"
     percent, name, short, long = min(changes)
     if percent > -NOTABLE_PERCENT:
         return (

@@ -49,6 +49,21 @@ class Section(StrEnum):
     TIME = "Over time"
 
 
+Row = Mapping[str, Any]  # of a chart's data
+Size = float | Mapping[str, float]  # pixels, or those of each step
+_CONFIG = {
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": FAINT,
+        "labelFontSize": 13,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+    },
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """One chart.
@@ -76,44 +91,90 @@ def altair_module() -> Any:
     return altair
 
 
-def framed(chart: Any, finding: str, notes: Iterable[str]) -> dict[str, Any]:
-    """Given altair's chart, its finding and what has to be known to read it, return the specification."""
-    altair = altair_module()
-    subtitle = [line for note in notes if note for line in textwrap.wrap(note, SUBTITLE_COLUMNS)]
-    document: dict[str, Any] = (
-        chart.properties(
-            padding=MARGIN,
-            title=altair.TitleParams(
-                text=_title_lines(finding),
-                subtitle=subtitle,
-                anchor="start",
-                fontSize=19,
-                subtitleFontSize=13,
-                subtitleColor=FAINT,
-                subtitlePadding=6,
-                offset=16,
-                color=INK,
-            ),
-        )
-        .configure(font=FONT, background="white")
-        .configure_view(stroke=None)
-        .configure_axis(labelColor=INK, titleColor=FAINT, labelFontSize=13, titleFontSize=13)
-        .to_dict()
-    )
-    return document
+class Sheet:
+    """One chart in the making: its data, kept beside what is drawn of them, and its parts put together.
+
+    Altair makes the layers. Put together by it they would be copied and checked with their data at each step,
+    which takes longer than drawing; a test checks the whole against the schema instead.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Sequence[Row]] = {}
+
+    def of(self, rows: Sequence[Row]) -> Any:
+        """Return altair's chart of some rows, to be given marks; equal rows are kept once."""
+        altair = altair_module()
+        name = next((name for name, found in self._rows.items() if found == rows), f"rows-{len(self._rows)}")
+        self._rows[name] = rows
+        return altair.Chart(altair.NamedData(name=name))
+
+    def layered(
+        self, layers: Iterable[Any], *, width: Size, height: Size, title: str = "", **more: Any
+    ) -> dict[str, Any]:
+        """Return altair's layers as one panel, without those that have no rows.
+
+        `more`: further properties of Vega-Lite's.
+        """
+        panel: dict[str, Any] = {
+            "layer": [
+                layer.to_dict(validate=False, context={"top_level": False})
+                for layer in layers
+                if self._rows[layer.data.name]
+            ],
+            "width": width,
+            "height": height,
+            **more,
+        }
+        if title:
+            text = one_line(title, 100)
+            panel["title"] = {"text": text, "anchor": "start", "fontSize": 14, "color": INK, "offset": 6}
+        return panel
+
+    def framed(
+        self,
+        panels: Sequence[dict[str, Any]],
+        finding: str,
+        notes: Iterable[str],
+        *,
+        spacing: int = 18,
+        **more: Any,
+    ) -> dict[str, Any]:
+        """Given panels from top to bottom, the finding and what it takes to read it, return the whole."""
+        subtitle = [
+            line
+            for note in notes
+            if note
+            for line in textwrap.wrap(capitalised(note.strip()), SUBTITLE_COLUMNS)
+        ]
+        parted = len(panels) > 1 or "title" in panels[0]
+        return {
+            "$schema": altair_module().SCHEMA_URL,
+            "background": "white",
+            "padding": MARGIN,
+            "title": {
+                "text": _title_lines(finding),
+                "subtitle": subtitle,
+                "anchor": "start",
+                "fontSize": 19,
+                "subtitleFontSize": 13,
+                "subtitleColor": FAINT,
+                "subtitlePadding": 6,
+                "offset": 16,
+                "color": INK,
+            },
+            **({"vconcat": list(panels), "spacing": spacing} if parted else panels[0]),
+            **more,
+            "datasets": dict(self._rows),
+            "config": _CONFIG,
+        }
 
 
 def _title_lines(finding: str) -> list[str]:
-    """Return a title in lines; `tp=2 dp=4` is never torn apart."""
+    """Return a title in lines; `tp=2 dp=4` and `43 %` are never torn apart."""
     text = one_line(capitalised(finding), TITLE_CHARACTERS)
     kept = re.sub(r"(?<=\w=)(\S{1,20}) (?=\w{1,20}=)", "\\1\N{NO-BREAK SPACE}", text)
+    kept = re.sub(r"(?<=\d) (?=%|tok/s|ms\b|GPUs?\b)", "\N{NO-BREAK SPACE}", kept)
     return textwrap.wrap(kept, TITLE_COLUMNS, max_lines=TITLE_LINES, placeholder="…") or [""]
-
-
-def panel_title(text: str) -> Any:
-    """Return the title of one panel of a chart."""
-    altair = altair_module()
-    return altair.TitleParams(text=one_line(text, 100), anchor="start", fontSize=14, color=INK, offset=6)
 
 
 def legend(labels: Sequence[str], symbols: str = "circle") -> Any:
@@ -132,6 +193,7 @@ def legend(labels: Sequence[str], symbols: str = "circle") -> Any:
         symbolType=symbols,
         symbolSize=110,
         symbolStrokeWidth=2,
+        symbolOpacity=1,
         offset=14,
     )
 
@@ -140,6 +202,11 @@ def capitalised(text: str) -> str:
     """Return a sentence with a capital, unless it begins with a name."""
     first = text.partition(" ")[0]
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+
+
+def percent(share: float) -> str:
+    """Return a share as text: `43 %`."""
+    return f"{100 * share:.0f} %"
 
 
 def slug(text: str) -> str:

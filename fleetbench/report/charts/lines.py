@@ -6,9 +6,10 @@ mark in the strip under the panels, where no axis gives it a value, with its cau
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fleetbench.errors import one_line
@@ -24,26 +25,22 @@ from fleetbench.report.charts.frame import (
     MOST_LINES,
     SUSPECT_COLOUR,
     WIDTH,
+    Sheet,
     altair_module,
     legend,
-    panel_title,
 )
+from fleetbench.report.charts.strip import strip_of
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.metrics import OUTPUT, Metric
 
-PANEL_PX, STRIP_ROW_PX = 190, 44
+PANEL_PX = 190
 AXIS_PX = 78  # of the values of a panel
-MOST_STRIP_ROWS = 10
+MOST_TICKS = 7
 LABEL_CHARACTERS = 48
-# Marks of the strip, by what became of an entry.
-SHAPES: Mapping[Status, str] = {
-    Status.FAILED: "M-1,-1L1,1M-1,1L1,-1",
-    Status.INVALID: "M-1,-1L1,1M-1,1L1,-1",
-    Status.IMPLIED: "diamond",
-    Status.NOT_RUN: "circle",
-    Status.UNMEASURED: "circle",
-    Status.SUSPECT: "triangle-up",
-}
+SHARED = {"scale": {"color": "shared", "shape": "shared"}}  # one legend for all panels
+
+
+Points = Mapping[str, Sequence[tuple[float, Entry]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,30 +48,46 @@ class Lines:
     """Entries by line and place on the axis.
 
     Attributes:
-        points: by the name of the line; the highest lines first, as `of` made them.
+        points: by the name of the line; what failed is a point, too.
         axis: title of the horizontal axis, which is logarithmic.
-        dropped: names of further lines, which are not drawn.
+        limits: what an SLO allows, by the key of its metric.
+        dropped: further lines, whose values are not drawn; what failed of them is.
+        status: of the values that lines go through: suspect only where nothing is valid.
     """
 
-    points: Mapping[str, Sequence[tuple[float, Entry]]]
+    points: Points
     axis: str
-    dropped: Sequence[str] = ()
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float]
+    dropped: Points
+    status: Status = Status.VALID
 
     @classmethod
-    def of(
-        cls, points: Mapping[str, Sequence[tuple[float, Entry]]], axis: str, limits: Mapping[str, float]
-    ) -> Lines:
+    def of(cls, points: Points, axis: str, limits: Mapping[str, float]) -> Lines:
         """Return the lines that are drawn: of more than there are colours the highest; see `note`."""
+        points = {name: found for name, found in points.items() if len(_places(found)) > 1}
         order = sorted(points, key=lambda name: -_peak(points[name]))
-        kept = [name for name in points if name in order[:MOST_LINES]]
-        dropped = order[MOST_LINES:]
-        return cls(points={name: points[name] for name in kept}, axis=axis, dropped=dropped, limits=limits)
+        first = [name for name in order[:MOST_LINES] if _peak(points[name])]
+        return cls(
+            points={name: points[name] for name in points if name in first},
+            axis=axis,
+            limits=limits,
+            dropped={name: points[name] for name in order if name not in first},
+            status=marks.counted((entry for found in points.values() for _, entry in found), OUTPUT),
+        )
 
     @property
     def places(self) -> list[float]:
         """Every place on the axis, in order."""
-        return sorted({place for found in self.points.values() for place, _ in found})
+        lines = (*self.points.values(), *self.dropped.values())
+        return sorted({place for found in lines for place, _ in found})
+
+    @property
+    def worth_drawing(self) -> bool:
+        """Whether a line goes from one place to another."""
+        return any(
+            len(_places([point for point in found if point[1].status is self.status])) > 1
+            for found in self.points.values()
+        )
 
     @property
     def entries(self) -> list[Entry]:
@@ -82,29 +95,38 @@ class Lines:
         return [entry for found in self.points.values() for _, entry in found]
 
     @property
+    def reading(self) -> str:
+        """How the marks are read."""
+        if self.status is Status.VALID:
+            return "Filled: valid, the bar from lowest to highest repeat. Hollow and grey: suspect."
+        return f"No row is valid. {marks.why_suspect(self.entries)}"
+
+    @property
     def note(self) -> str:
         """What is not drawn, or nothing."""
-        if not self.dropped:
+        lower = [name for name, found in self.dropped.items() if _peak(found)]
+        if not lower:
             return ""
-        names = ", ".join(one_line(name, 40) for name in self.dropped[:4])
-        more = f" and {len(self.dropped) - 4} more" if len(self.dropped) > 4 else ""
+        names = ", ".join(one_line(name, 40) for name in lower[:4])
+        more = f" and {len(lower) - 4} more" if len(lower) > 4 else ""
         return f"The {len(self.points)} highest are drawn; in the tables only: {names}{more}."
 
 
+def _places(points: Sequence[tuple[float, Entry]]) -> set[float]:
+    return {place for place, _ in points}
+
+
 def _peak(points: Sequence[tuple[float, Entry]]) -> float:
-    return max((entry.value(OUTPUT) or 0 for _, entry in points if entry.valid), default=0.0)
+    return max((entry.value(OUTPUT) or 0 for _, entry in points if entry.status in marks.DRAWN), default=0.0)
 
 
-def drawn(lines: Lines, panels: Sequence[Metric]) -> Any:
-    """Return altair's chart: a panel for each metric, one over the other, and the strip."""
-    altair = altair_module()
+def drawn(sheet: Sheet, lines: Lines, panels: Sequence[Metric]) -> list[dict[str, Any]]:
+    """Return a panel for each metric, from top to bottom, and the strip."""
     strip = list(_gaps(lines))
-    charts = [_panel(lines, metric, last=metric is panels[-1] and not strip) for metric in panels]
+    charts = [_panel(sheet, lines, metric, last=metric is panels[-1] and not strip) for metric in panels]
     if strip:
-        charts.append(_strip(lines, strip))
-    return altair.vconcat(*charts, spacing=14).resolve_scale(
-        color="shared", shape="shared", strokeDash="shared", x="independent"
-    )
+        charts.append(strip_of(sheet, strip, x=x_axis(lines, titled=True), width=width()))
+    return charts
 
 
 def spoken(lines: Lines, panels: Sequence[Metric]) -> list[str]:
@@ -127,11 +149,12 @@ def _label(name: str) -> str:
     return one_line(name, LABEL_CHARACTERS)
 
 
-def _width() -> int:
+def width() -> int:
+    """Return the width of a panel in pixels."""
     return WIDTH - 2 * MARGIN - AXIS_PX
 
 
-def _x(lines: Lines, *, titled: bool) -> Any:
+def x_axis(lines: Lines, *, titled: bool) -> Any:
     altair = altair_module()
     places = lines.places
     return altair.X(
@@ -151,13 +174,14 @@ def _x(lines: Lines, *, titled: bool) -> Any:
     )
 
 
-def _panel(lines: Lines, metric: Metric, *, last: bool) -> Any:
+def _panel(sheet: Sheet, lines: Lines, metric: Metric, *, last: bool) -> dict[str, Any]:
     altair = altair_module()
     names = [_label(name) for name in lines.points]
     points: list[dict[str, Any]] = []
     paths: list[dict[str, Any]] = []
     hollow: list[dict[str, Any]] = []
-    for name, found in lines.points.items():
+    for name, dash in zip(lines.points, LINE_DASHES, strict=False):
+        found = lines.points[name]
         by_place: dict[float, list[float]] = {}
         for place, entry in found:
             value = entry.value(metric)
@@ -172,30 +196,36 @@ def _panel(lines: Lines, metric: Metric, *, last: bool) -> Any:
                 "high": spread.maximum if spread else value,
                 **marks.facts(entry, metric),
             }
-            (points if entry.valid else hollow).append(row)
-            if entry.valid:
+            (points if entry.status is lines.status else hollow).append(row)
+            if entry.status is lines.status:
                 by_place.setdefault(place, []).append(value)
         paths += [
-            {"line": _label(name), "place": place, "value": statistics.median(values)}
+            {"line": _label(name), "dash": dash, "place": place, "value": statistics.median(values)}
             for place, values in sorted(by_place.items())
         ]
     limit = lines.limits.get(metric.key)
     logarithmic = not metric.higher_is_better and all(row["value"] > 0 for row in (*points, *hollow))
+    scale, ticks = altair.Scale(zero=True, nice=True), list[float]()
+    if logarithmic:
+        ends = [row[end] for row in (*points, *hollow) for end in ("low", "high") if row[end] > 0]
+        ends += [limit] if limit else []
+        low, high = min(ends, default=1.0) / 1.25, max(ends, default=1.0) * 1.25
+        scale, ticks = altair.Scale(type="log", domain=[low, high], nice=False), log_ticks(low, high)
     y = altair.Y(
         "value:Q",
         title=None,
-        scale=altair.Scale(type="log", nice=True) if logarithmic else altair.Scale(zero=True, nice=True),
+        scale=scale,
         axis=altair.Axis(
             gridColor=GRID,
             domain=False,
             ticks=False,
-            tickCount=5,
+            **({"values": ticks} if logarithmic else {"tickCount": 5}),
             format=",~r",
             minExtent=AXIS_PX - 20,
             maxExtent=AXIS_PX - 20,
         ),
     )
-    colour, shape, dash = (
+    colour, shape = (
         channel(
             "line:N",
             scale=altair.Scale(domain=names, range=list(values[: len(names)])),
@@ -204,94 +234,50 @@ def _panel(lines: Lines, metric: Metric, *, last: bool) -> Any:
         for channel, values in (
             (altair.Color, LINE_COLOURS),
             (altair.Shape, LINE_SHAPES),
-            (altair.StrokeDash, LINE_DASHES),
         )
     )
-    x = _x(lines, titled=last)
+    x = x_axis(lines, titled=last)
     tips = marks.tooltip(metric)
     layers = [
-        altair.Chart(altair.Data(values=paths))
+        sheet.of(paths)
         .mark_line(strokeWidth=2)
-        .encode(x=x, y=y, color=colour, strokeDash=dash),
-        altair.Chart(altair.Data(values=points))
+        .encode(x=x, y=y, color=colour, strokeDash=altair.StrokeDash("dash:N", scale=None)),
+        sheet.of(points)
         .mark_rule(strokeWidth=1.5)
         .encode(x=x, y=altair.Y("low:Q"), y2="high:Q", color=colour),
-        altair.Chart(altair.Data(values=points))
-        .mark_point(filled=True, size=70, opacity=1)
+        sheet.of(points)
+        .mark_point(filled=lines.status is Status.VALID, size=70, opacity=1)
         .encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
-        altair.Chart(altair.Data(values=hollow))
+        sheet.of(hollow)
         .mark_point(filled=False, size=70, opacity=1, color=SUSPECT_COLOUR, strokeWidth=1.5)
         .encode(x=x, y=y, shape=shape, tooltip=tips),
     ]
     if limit is not None:
-        rule = altair.Chart(altair.Data(values=[{"value": limit, "text": f"SLO {limit:,g} {metric.unit}"}]))
+        rule = sheet.of([{"value": limit, "text": f"SLO {limit:,g} {metric.unit}"}])
         layers += [
             rule.mark_rule(color=GAP_COLOUR, strokeDash=[7, 4], strokeWidth=1.5).encode(y=y),
             rule.mark_text(
-                align="right", baseline="bottom", dy=-3, fontSize=12, color=GAP_COLOUR, x=_width() - 4
+                align="right", baseline="bottom", dy=-3, fontSize=12, color=GAP_COLOUR, x=width() - 4
             ).encode(y=y, text="text:N"),
         ]
-    scale = ", logarithmic" if logarithmic else ""
-    return altair.layer(*layers).properties(
-        width=_width(), height=PANEL_PX, title=panel_title(f"{metric.title}, {metric.unit}{scale}")
-    )
+    how = ", logarithmic" if logarithmic else ""
+    return sheet.layered(layers, width=width(), height=PANEL_PX, title=f"{metric.title}, {metric.unit}{how}")
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return the round numbers of a logarithmic axis: fewer of each decade where there are many."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for steps in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
+        ticks = (step * 10.0**decade for decade in decades for step in steps)
+        found = [tick for tick in ticks if low <= tick <= high]
+        if len(found) <= MOST_TICKS:
+            break
+    return found
 
 
 def _gaps(lines: Lines) -> Iterator[tuple[str, list[tuple[float, Entry]]]]:
-    for name, found in lines.points.items():
-        gaps = [(place, entry) for place, entry in found if not entry.valid]
+    for name, found in (*lines.points.items(), *lines.dropped.items()):
+        gaps = [(place, entry) for place, entry in found if entry.status is not lines.status]
         if gaps:
             yield name, gaps
-
-
-def _strip(lines: Lines, gaps: Sequence[tuple[str, Sequence[tuple[float, Entry]]]]) -> Any:
-    altair = altair_module()
-    shown = gaps[:MOST_STRIP_ROWS]
-    rows, texts = [], []
-    for name, found in shown:
-        for place, entry in found:
-            rows.append(
-                {
-                    "row": _label(name),
-                    "place": place,
-                    "shape": SHAPES[entry.status],
-                    **marks.facts(entry, OUTPUT),
-                }
-            )
-        causes = dict.fromkeys(marks.gap_text(entry, OUTPUT) for _, entry in found)
-        text = f"{_label(name)} – {'; '.join(causes)}"
-        texts.append({"row": _label(name), "text": one_line(text, 115)})
-    more = f", and {len(gaps) - len(shown)} more configurations" if len(gaps) > len(shown) else ""
-    y = altair.Y(
-        "row:N",
-        title=None,
-        scale=altair.Scale(domain=[_label(name) for name, _ in shown]),
-        axis=altair.Axis(
-            labels=False, ticks=False, domain=False, minExtent=AXIS_PX - 20, maxExtent=AXIS_PX - 20
-        ),
-    )
-    seen = [status for status in SHAPES if any(row["status"] == status.value for row in rows)]
-    words = {
-        Status.FAILED: "✕ failed",
-        Status.INVALID: "✕ invalid",
-        Status.IMPLIED: "◇ implied by another failure",
-        Status.NOT_RUN: "○ not run",
-        Status.UNMEASURED: "○ not measured",
-        Status.SUSPECT: "△ suspect",
-    }
-    key = ", ".join(words[status] for status in seen)
-    layers = [
-        altair.Chart(altair.Data(values=rows))
-        .mark_point(size=60, filled=False, strokeWidth=1.8, opacity=1, yOffset=9, color=GAP_COLOUR)
-        .encode(
-            x=_x(lines, titled=True), y=y, tooltip=marks.tooltip(), shape=altair.Shape("shape:N", scale=None)
-        ),
-        altair.Chart(altair.Data(values=texts))
-        .mark_text(align="left", fontSize=12, color=GAP_COLOUR, x=2, dy=-9, limit=_width() - 4)
-        .encode(y=y, text="text:N"),
-    ]
-    return altair.layer(*layers).properties(
-        width=_width(),
-        height={"step": STRIP_ROW_PX},
-        title=panel_title(f"No valid number: {key}{more}"),
-    )

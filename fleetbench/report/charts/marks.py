@@ -8,18 +8,20 @@ from typing import Any
 
 from fleetbench.errors import one_line
 from fleetbench.report.charts.frame import CHARACTER_PX, altair_module
-from fleetbench.report.entry import Entry, Status
+from fleetbench.report.entry import Entry, Status, ranked
 from fleetbench.report.metrics import Metric
 from fleetbench.report.terminal import interval_text
+from fleetbench.results.rows import Verdict
 
 LABEL_COLUMNS, LABEL_LINES = 30, 3
 LABEL_WIDTH_PX, HALF_LINE_PX = 15, 7.5
 # A number stands behind these; that of a suspect one is drawn hollow and grey, beside its reason.
+_BEGINNINGS = ("A", "Highest", "Most", "No", "None")
 DRAWN = (Status.VALID, Status.SUSPECT)
 _TOOLTIP = (
     *(("name", "configuration"), ("shown", "value"), ("interval", "95 % interval"), ("repeats", "repeats")),
     *(("status", "status"), ("cause", "cause"), ("load", "load"), ("host", "host"), ("gpus", "GPUs")),
-    ("place", "evidence"),
+    ("evidence", "evidence"),
 )
 
 
@@ -36,7 +38,7 @@ def facts(entry: Entry, metric: Metric) -> dict[str, Any]:
         "load": one_line(entry.load, 120) or "–",
         "host": one_line(entry.host, 80) or "–",
         "gpus": gpus_text(entry),
-        "place": one_line(f"{entry.source}, {entry.place}", 120),
+        "evidence": one_line(f"{entry.source}, {entry.place}", 120),
     }
 
 
@@ -59,7 +61,10 @@ def gap_text(entry: Entry, metric: Metric) -> str:
     """Return why an entry has no number of a metric that counts: `failed: out of memory`, `not reported`."""
     if entry.status is Status.VALID:
         return f"{metric.title} not reported"
-    return one_line(f"{entry.status.value}{': ' if entry.cause else ''}{entry.cause}", 110)
+    value = entry.value(metric)
+    told = f" ({metric.shown(value)} was published)" if entry.imported and value is not None else ""
+    told = told if entry.status not in DRAWN else ""
+    return one_line(f"{entry.status.value}{': ' if entry.cause else ''}{entry.cause}{told}", 110)
 
 
 def said(entry: Entry, metric: Metric, name: str = "") -> str:
@@ -99,7 +104,7 @@ def label_px(texts: Iterable[str]) -> float:
     return min(longest, LABEL_COLUMNS) * CHARACTER_PX
 
 
-def label_axis(**more: Any) -> Any:
+def label_axis(wide_px: float, **more: Any) -> Any:
     """Return an axis whose labels have several lines, each label beside the middle of its row."""
     altair = altair_module()
     shifted = [
@@ -109,6 +114,7 @@ def label_axis(**more: Any) -> Any:
     return altair.Axis(
         labelExpr="split(datum.label, '\\n')",
         labelLimit=LABEL_COLUMNS * CHARACTER_PX + 20,
+        minExtent=wide_px + 10,
         labelPadding=8,
         labelOffset={"condition": shifted, "value": 0},
         ticks=False,
@@ -123,3 +129,51 @@ def left_out(entries: Sequence[Entry]) -> str:
     }
     parts = [f"{number} {name}" for name, number in counts.items() if number and name != Status.VALID.value]
     return f"Not valid, of {len(entries)}: {', '.join(parts)}." if parts else ""
+
+
+def without(entries: Sequence[Entry], metric: Metric) -> str:
+    """Say which entries have no mark in a chart that has no place for them, and why."""
+    told: dict[str, int] = {}
+    for entry in entries:
+        text = one_line(f"{entry.name}: {gap_text(entry, metric)}", 90)
+        told[text] = told.get(text, 0) + 1
+    parts = [f"{text}{f' ({times} loads)' if times > 1 else ''}" for text, times in list(told.items())[:4]]
+    more = f"; and {len(told) - 4} more" if len(told) > 4 else ""
+    return f"Without a mark: {'; '.join(parts)}{more}." if parts else ""
+
+
+def counted(entries: Iterable[Entry], metric: Metric) -> Status:
+    """Return the status of what a chart compares: valid, or suspect where there is nothing valid."""
+    valid = any(entry.valid and entry.value(metric) is not None for entry in entries)
+    return Status.VALID if valid else Status.SUSPECT
+
+
+def order(entries: Iterable[Entry], metric: Metric, status: Status) -> tuple[Entry, ...]:
+    """Return the entries of a status that have a metric, the best first."""
+    if status is Status.VALID:
+        return ranked(entries, metric)
+    found = [entry for entry in entries if entry.status is status and entry.value(metric) is not None]
+    return tuple(sorted(found, key=lambda entry: entry.value(metric) or 0.0, reverse=metric.higher_is_better))
+
+
+def warned(sentence: str, status: Status) -> str:
+    """Return a finding, which says so where it is about suspect figures."""
+    if status is Status.VALID:
+        return sentence
+    first, _, rest = sentence.partition(" ")
+    return f"Suspect figures only: {first.lower() if first in _BEGINNINGS else first} {rest}"
+
+
+def why_suspect(entries: Iterable[Entry]) -> str:
+    """Say what is held against suspect entries, each rule once, the most frequent first."""
+    reasons: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.status is Status.SUSPECT:
+            rule = next((found.rule for found in entry.findings if found.verdict is not Verdict.VALID), "")
+            reasons.setdefault(rule or entry.cause, []).append(entry.cause)
+    most = sorted(reasons.values(), key=len, reverse=True)[:3]
+    said = [
+        f"{one_line(causes[0], 120)}{' and the like' if len(set(causes)) > 1 else ''} ({len(causes)})"
+        for causes in most
+    ]
+    return f"Suspect: {'; '.join(said)}." if said else ""

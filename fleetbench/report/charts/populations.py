@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from fleetbench.errors import one_line
 from fleetbench.model import Workload
 from fleetbench.report.charts.frame import slug
-from fleetbench.report.entry import Entry
+from fleetbench.report.entry import Entry, ranked
+from fleetbench.report.metrics import OUTPUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,16 @@ class Population:
         for entry in self.entries:
             found.setdefault(entry.load, []).append(entry)
         return {load: tuple(entries) for load, entries in found.items()}
+
+    @property
+    def busiest(self) -> str:
+        """The load under which the most was put out, of all valid entries."""
+        loads = self.loads
+
+        def most(load: str) -> float:
+            return max((entry.value(OUTPUT) or 0 for entry in ranked(loads[load])), default=0.0)
+
+        return max(loads, key=most)
 
     def by_traffic(self) -> list[tuple[Entry, ...]]:
         """Return the entries that were sent the same requests, whatever the load was."""
@@ -76,8 +87,9 @@ def line_name(entry: Entry, population: Population, *, context: bool = True) -> 
     The GPU is named where there are several kinds; an imported row is called what its source calls it.
     """
     if entry.imported:
-        piped = f" pp={entry.config.pp}" if entry.config.pp > 1 else ""
-        return one_line(f"{entry.name}{piped}", 60)
+        parts = [entry.name, f"pp={entry.config.pp}" if entry.config.pp > 1 else ""]
+        parts += [f"len={entry.config.max_model_len}"] if context and entry.config.max_model_len else []
+        return one_line(" ".join(filter(None, parts)), 60)
     config = entry.config if context else replace(entry.config, max_model_len=None)
     several = len({found.gpu for found in population.entries if found.gpu}) > 1
     return one_line(f"{entry.gpu} {config.label}" if several and entry.gpu else config.label, 60)

@@ -16,9 +16,9 @@ from fleetbench.report.charts.frame import (
     WIDTH,
     Chart,
     Section,
+    Sheet,
     altair_module,
     alternative,
-    framed,
     legend,
 )
 from fleetbench.report.timeline import merged, rows, spoken, time_finding, trial_spans
@@ -43,6 +43,7 @@ ROW_PX, BAR_PX = 52, 24
 def timeline_chart(timeline: RunTimeline, run_id: str) -> Chart:
     """Return the chart of a run's timeline, which has at least one period."""
     altair = altair_module()
+    sheet = Sheet()
     per_row = {one_line(name, 60): periods for name, periods in rows(timeline).items()}
     began = min(period.began_ms for period in timeline.periods)
     unit, divisor = _unit(max(period.ended_ms for period in timeline.periods) - began)
@@ -92,8 +93,8 @@ def timeline_chart(timeline: RunTimeline, run_id: str) -> Chart:
         altair.Tooltip(field, type="nominal", title=title)
         for field, title in (("row", "host"), ("step", "step, all together"), ("took", "this one"))
     ]
-    drawn = altair.layer(
-        altair.Chart(altair.Data(values=bars))
+    layers = [
+        sheet.of(bars)
         .mark_bar(height=BAR_PX)
         .encode(
             y=y,
@@ -102,10 +103,11 @@ def timeline_chart(timeline: RunTimeline, run_id: str) -> Chart:
             color=colour,
             tooltip=[*tooltip, altair.Tooltip("trial", type="nominal", title="trial")],
         ),
-        altair.Chart(altair.Data(values=labels))
+        sheet.of(labels)
         .mark_text(align="left", baseline="bottom", dy=-BAR_PX / 2 - 2, fontSize=11, color=INK)
         .encode(y=y, x=altair.X("at:Q"), text="text:N"),
-    ).properties(width=width, height={"step": ROW_PX})
+    ]
+    drawn = sheet.layered(layers, width=width, height={"step": ROW_PX})
     finding = time_finding(timeline)
     note = "One row for each host, one bar for each step; numbers above the bars are trials."
     return Chart(
@@ -113,7 +115,7 @@ def timeline_chart(timeline: RunTimeline, run_id: str) -> Chart:
         finding=finding,
         alt=alternative("Timeline of the run", finding, steps.values()),
         section=Section.TIME,
-        specification=framed(drawn, finding, (note, f"run {one_line(run_id, 80)}")),
+        specification=sheet.framed([drawn], finding, (note, f"run {one_line(run_id, 80)}")),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from fleetbench.report.charts.frame import Chart, png_of_svg, svg_of
 from fleetbench.whole_file import write_whole
 
 LIST = "charts.json"
+MOST_WAITING = 4
 # What earlier versions drew, which had no list.
 _OF_OLD = re.compile(
     r"(output|total-token|request)-throughput\.png|(median|p99)-(ttft|tpot|itl|e2el)-ms\.png|timeline\.(png|svg)"
@@ -39,24 +41,31 @@ def write_charts(charts: Iterable[Chart], directory: Path) -> tuple[WrittenChart
     earlier = _earlier(directory)
     written: list[WrittenChart] = []
     listed: list[dict[str, object]] = []
-    for chart in charts:
-        svg = svg_of(chart.specification)
-        png = directory / f"{chart.key}.png"
-        write_whole(png, png_of_svg(svg))
-        write_whole(png.with_suffix(".svg"), svg)
-        written.append(
-            WrittenChart(png=png, svg=png.with_suffix(".svg"), finding=chart.finding, alt=chart.alt)
-        )
-        listed.append(
-            {
-                "key": chart.key,
-                "section": chart.section.value,
-                "finding": chart.finding,
-                "alt": chart.alt,
-                "files": [png.name, f"{chart.key}.svg"],
-                "specification": chart.specification,
-            }
-        )
+    # The next SVG is made while the last one becomes a PNG.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        pngs: list[tuple[Path, Future[bytes]]] = []
+        for chart in charts:
+            svg = svg_of(chart.specification)
+            png = directory / f"{chart.key}.png"
+            pngs.append((png, thread.submit(png_of_svg, svg)))
+            write_whole(png.with_suffix(".svg"), svg)
+            written.append(
+                WrittenChart(png=png, svg=png.with_suffix(".svg"), finding=chart.finding, alt=chart.alt)
+            )
+            listed.append(
+                {
+                    "key": chart.key,
+                    "section": chart.section.value,
+                    "finding": chart.finding,
+                    "alt": chart.alt,
+                    "files": [png.name, f"{chart.key}.svg"],
+                    "specification": chart.specification,
+                }
+            )
+            while len(pngs) > MOST_WAITING:
+                _write_first(pngs)
+        while pngs:
+            _write_first(pngs)
     kept = {path.name for each in written for path in (each.png, each.svg)}
     for name in earlier - kept:
         (directory / name).unlink(missing_ok=True)
@@ -65,6 +74,11 @@ def write_charts(charts: Iterable[Chart], directory: Path) -> tuple[WrittenChart
     else:
         (directory / LIST).unlink(missing_ok=True)
     return tuple(written)
+
+
+def _write_first(pngs: list[tuple[Path, Future[bytes]]]) -> None:
+    path, made = pngs.pop(0)
+    write_whole(path, made.result())
 
 
 def _earlier(directory: Path) -> set[str]:

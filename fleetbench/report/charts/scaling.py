@@ -1,0 +1,276 @@
+"""What more GPUs bring: output throughput as a multiple of the smallest configuration, beside the ideal."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetbench.errors import one_line
+from fleetbench.model import Config
+from fleetbench.report.charts import marks
+from fleetbench.report.charts.frame import (
+    FAINT,
+    GRID,
+    INK,
+    LINE_COLOURS,
+    LINE_DASHES,
+    LINE_SHAPES,
+    MARGIN,
+    MOST_LINES,
+    SUSPECT_COLOUR,
+    WIDTH,
+    Chart,
+    Section,
+    Sheet,
+    altair_module,
+    alternative,
+    legend,
+    percent,
+)
+from fleetbench.report.charts.placement import apart
+from fleetbench.report.charts.populations import Population
+from fleetbench.report.entry import Entry, Status
+from fleetbench.report.metrics import OUTPUT
+
+HEIGHT, AXIS_PX, LABEL_PX = 380, 60, 15
+KINDS = {"tp": "tensor (tp)", "dp": "data (dp)", "pp": "pipeline (pp)", "units": "servers (units)"}
+MIXED = "several ways at once"
+LABEL_CHARACTERS = 34
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """An entry as a multiple of its base, with the interval of that ratio where there is one."""
+
+    entry: Entry
+    line: str
+    gpus: int
+    speedup: float
+    low: float
+    high: float
+    ideal: float
+
+    @property
+    def efficiency(self) -> float:
+        """Share of the ideal."""
+        return self.speedup / self.ideal
+
+
+def scaling_charts(population: Population) -> Iterator[Chart]:
+    """Yield the chart of the arguments and the load under which most numbers of GPUs were measured."""
+    groups: dict[Config, list[Entry]] = {}
+    for entry in population.loads[population.busiest]:
+        if entry.gpus and entry.split_known:
+            groups.setdefault(_arguments(entry), []).append(entry)
+    if not groups:
+        return
+    points = {arguments: list(_points(group)) for arguments, group in groups.items()}
+    chosen = max(points, key=lambda arguments: len({(p.line, p.gpus) for p in points[arguments]}))
+    found = points[chosen]
+    status = marks.counted(groups[chosen], OUTPUT)
+    sure = [point for point in found if point.entry.status is status]
+    if len({point.gpus for point in sure}) < 2:
+        return
+    base = min(sure, key=lambda point: point.gpus)
+    finding = marks.warned(_finding(sure), status)
+    rest = [entry for entry in groups[chosen] if entry.status not in marks.DRAWN]
+    others = f"{len(groups) - 1} other sets of arguments are in the tables." if len(groups) > 1 else ""
+    said = chosen.label.removeprefix("tp=1 dp=1").strip()
+    bars = "; bars: 95 % interval of that ratio" if any(point.low < point.high for point in found) else ""
+    one = "one GPU gives" if base.gpus == 1 else f"{base.gpus} GPUs give"
+    sheet = Sheet()
+    yield Chart(
+        key=population.key("scaling"),
+        finding=finding,
+        alt=alternative(
+            "Speed-up against GPUs",
+            finding,
+            [
+                f"{p.line}, {p.gpus} GPUs: {p.speedup:.2f} times ({percent(p.efficiency)} of ideal)"
+                for p in found
+            ],
+        ),
+        section=Section.CHOICE,
+        specification=sheet.framed(
+            _drawn(sheet, found, status),
+            finding,
+            (
+                f"{OUTPUT.title} as a multiple of what {one}{bars}. "
+                f"Under {population.busiest}{f', {one_line(said, 60)}' if said else ''}. {others}",
+                marks.without(rest, OUTPUT),
+                marks.why_suspect(groups[chosen]) if status is Status.SUSPECT else "",
+                population.about,
+            ),
+        ),
+    )
+
+
+def _arguments(entry: Entry) -> Config:
+    return replace(entry.config, tp=1, dp=1, pp=1, units=1)
+
+
+def _points(group: Sequence[Entry]) -> Iterator[_Point]:
+    """Yield the entries of each kind of GPU against the smallest valid one of them."""
+    several = len({entry.gpu for entry in group if entry.gpu}) > 1
+    status = marks.counted(group, OUTPUT)
+    for gpu in dict.fromkeys(entry.gpu for entry in group):
+        here = [entry for entry in group if entry.gpu == gpu and entry.status in marks.DRAWN]
+        here = [entry for entry in here if entry.value(OUTPUT)]
+        sure = [entry for entry in here if entry.status is status]
+        if not sure:
+            continue
+        base = min(sure, key=lambda entry: (entry.gpus or 0, -(entry.value(OUTPUT) or 0)))
+        for entry in here:
+            ways = [way for way in KINDS if getattr(entry.config, way) != getattr(base.config, way)]
+            if entry.gpus == base.gpus and entry is not base:
+                continue
+            for way in ways or KINDS:
+                only = len(ways) == 1 or entry is base
+                if entry is base and not _has(here, base, way):
+                    continue
+                name = KINDS[way] if only else MIXED
+                yield _point(entry, base, f"{one_line(gpu, 40)}, {name}" if several else name)
+                if not only:
+                    break
+
+
+def _has(group: Sequence[Entry], base: Entry, way: str) -> bool:
+    """Whether an entry differs from the base in that way alone."""
+    return any(
+        replace(entry.config, **{way: getattr(base.config, way)}) == base.config
+        and entry.config != base.config
+        and entry.gpus != base.gpus
+        for entry in group
+    )
+
+
+def _point(entry: Entry, base: Entry, line: str) -> _Point:
+    value, of = entry.value(OUTPUT) or 0.0, base.value(OUTPUT) or 1.0
+    found = entry.against(base, OUTPUT) if entry is not base else None
+    gpus = entry.gpus or 1
+    return _Point(
+        entry=entry,
+        line=line,
+        gpus=gpus,
+        speedup=value / of,
+        low=found.low if found and found.low is not None else value / of,
+        high=found.high if found and found.high is not None else value / of,
+        ideal=gpus / (base.gpus or 1),
+    )
+
+
+def _finding(points: Sequence[_Point]) -> str:
+    most = max(point.gpus for point in points)
+    there = sorted((point for point in points if point.gpus == most), key=lambda point: -point.speedup)
+    told = list({id(point.entry): point for point in there}.values())
+    first = told[0]
+    text = (
+        f"{most} GPUs give {first.speedup:.1f} times the {OUTPUT.title} of {most / first.ideal:g} "
+        f"({percent(first.efficiency)} of ideal) as {_called(first)}"
+    )
+    others = [f"as {_called(point)} {point.speedup:.1f}" for point in told[1:4]]
+    return f"{text}; {', '.join(others)}" if others else text
+
+
+def _paths(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield where lines go: through the middle, where one number of GPUs was measured several times."""
+    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if not row["line"].endswith(MIXED):
+            found.setdefault((row["line"], row["gpu_count"]), []).append(row)
+    for (line, gpus), same in found.items():
+        middle = statistics.median(row["speedup"] for row in same)
+        yield {"line": line, "dash": same[0]["dash"], "gpu_count": gpus, "speedup": middle}
+
+
+def _called(point: _Point) -> str:
+    return one_line(point.entry.name, 60)
+
+
+def _label(point: _Point, status: Status) -> str:
+    suspect = "" if point.entry.status is status else ", suspect"
+    name = one_line(point.entry.name, LABEL_CHARACTERS - 12)
+    return f"{name}: {point.speedup:.1f}× ({percent(point.efficiency)}{suspect})"
+
+
+def _drawn(sheet: Sheet, points: Sequence[_Point], status: Status) -> list[dict[str, Any]]:
+    altair = altair_module()
+    width = WIDTH - 2 * MARGIN - AXIS_PX
+    names = list(dict.fromkeys(point.line for point in points))[:MOST_LINES]
+    most = max(point.gpus for point in points)
+    base = min(point.gpus for point in points)
+    top = max(most / base, *(point.high for point in points)) * 1.06
+    right = most + (most - base) * 0.44  # room for the labels of the last points
+    rows = [
+        {
+            "line": point.line,
+            "dash": LINE_DASHES[names.index(point.line)],
+            "gpu_count": point.gpus,
+            "speedup": point.speedup,
+            "low": point.low,
+            "high": min(point.high, top),
+            "hollow": point.entry.status is not status,
+            **marks.facts(point.entry, OUTPUT),
+            "times": f"{point.speedup:.2f} ({percent(point.efficiency)} of ideal)",
+            "ratio": f"{point.low:.2f}–{point.high:.2f}" if point.low < point.high else "unknown",
+        }
+        for point in points
+        if point.line in names
+    ]
+    counts = sorted({point.gpus for point in points})
+    x = altair.X(
+        "gpu_count:Q",
+        title="GPUs",
+        scale=altair.Scale(domain=[max(0, base - (most - base) * 0.06), right], nice=False),
+        axis=altair.Axis(values=counts, format="d", gridColor=GRID, domainColor=FAINT, ticks=False),
+    )
+    y = altair.Y(
+        "speedup:Q",
+        title="times as fast",
+        scale=altair.Scale(domain=[0, top], nice=False),
+        axis=altair.Axis(gridColor=GRID, domain=False, ticks=False, tickCount=8, format="~g"),
+    )
+    colour, shape = (
+        channel(
+            "line:N", scale=altair.Scale(domain=names, range=list(values[: len(names)])), legend=legend(names)
+        )
+        for channel, values in (
+            (altair.Color, LINE_COLOURS),
+            (altair.Shape, LINE_SHAPES),
+        )
+    )
+    dash = altair.StrokeDash("dash:N", scale=None)
+    tips = marks.tooltip(OUTPUT, times="times as fast", ratio="interval of that")
+    solid = [row for row in rows if not row["hollow"]]
+    ideal = [{"gpu_count": base, "speedup": 1.0}, {"gpu_count": most, "speedup": most / base}]
+    layers = [
+        sheet.of(ideal).mark_line(color=FAINT, strokeWidth=1.5, strokeDash=[3, 3]).encode(x=x, y=y),
+        sheet.of(list(_paths(solid)))
+        .mark_line(strokeWidth=2)
+        .encode(x=x, y=y, color=colour, strokeDash=dash),
+        sheet.of(solid)
+        .mark_rule(strokeWidth=1.5)
+        .encode(x=x, y=altair.Y("low:Q"), y2="high:Q", color=colour),
+        sheet.of(solid)
+        .mark_point(filled=status is Status.VALID, size=80, opacity=1)
+        .encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
+        sheet.of([row for row in rows if row["hollow"]])
+        .mark_point(filled=False, size=80, color=SUSPECT_COLOUR, strokeWidth=1.5)
+        .encode(x=x, y=y, shape=shape, tooltip=tips),
+    ]
+    lasts = [point for point in points if point.gpus == most and point.line in names]
+    lasts = list({id(point.entry): point for point in lasts}.values())
+    heights = [most / base, *(point.speedup for point in lasts)]
+    spots = apart([(1 - height / top) * HEIGHT for height in heights], LABEL_PX, lowest=0, highest=HEIGHT)
+    labels = [
+        {"text": text, "gpu_count": most, "speedup": (1 - spot / HEIGHT) * top}
+        for text, spot in zip(["ideal", *(_label(point, status) for point in lasts)], spots, strict=True)
+    ]
+    layers.append(
+        sheet.of(labels)
+        .mark_text(align="left", baseline="middle", dx=10, fontSize=12, color=INK)
+        .encode(x=x, y=y, text="text:N")
+    )
+    return [sheet.layered(layers, width=width, height=HEIGHT)]
