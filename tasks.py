@@ -146,6 +146,64 @@ def deploy(
     )
 
 
+@verb(
+    *COMMON,
+    run="id of a run, the beginning of one, or latest",
+    best="promote what `fleetbench recommend` chooses (the default without --trial)",
+    trial="promote this trial",
+    slo="with --best: what has to hold, 'ttft_p99_ms<2000,tpot_p99_ms<60'",
+    objective="with --best: tokens/s, tokens/s/gpu, requests/s, goodput, cost, energy (default: tokens/s)",
+    tariff="with --objective cost: what hosts cost (default: the inventory's)",
+    port="port of the service (default: that of the host's service of this model, else the first free one)",
+    gpus="GPUs of the service (default: those measured, else those of the service that it replaces)",
+    bind="address to listen on (default: as the service that it replaces, else 0.0.0.0)",
+    served_name="name that clients ask for (default: as the service that it replaces, else the model's)",
+    open_firewall="open the port in firewalld",
+    anyway="also a trial that is not valid, or a service that would not be what was measured",
+    timeout=READY,
+)
+def promote(
+    c: Context,
+    run: str,
+    hosts: str = "",
+    best: bool = False,
+    trial: int = 0,
+    slo: str = "",
+    objective: str = "",
+    tariff: str = "",
+    port: int = 0,
+    gpus: str = "",
+    bind: str = "",
+    served_name: str = "",
+    open_firewall: bool = False,
+    anyway: bool = False,
+    timeout: int = 1800,
+    check: bool = False,
+    inventory: str = "",
+    parallel: int = 1,
+    format: str = "table",
+    debug: bool = False,
+) -> None:
+    """Make a measured configuration the service that comes back at boot: proven, or undone."""
+    from fleetbench.verbs.promoting import Wanted, asked_place
+    from fleetbench.verbs.promoting import promote as do
+
+    options = Options(
+        hosts=hosts, inventory=inventory, parallel=parallel, check=check, form=format, debug=debug
+    )
+    guarded(
+        options,
+        lambda: do(
+            options,
+            Wanted(run=run, best=best, trial=trial, slo=slo, objective=objective, tariff=tariff),
+            asked=asked_place(port, gpus, bind, served_name),
+            anyway=anyway,
+            open_firewall=open_firewall,
+            timeout_s=timeout,
+        ),
+    )
+
+
 @verb("hosts", "inventory", "parallel", "format", "debug")
 def status(
     c: Context,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from fleetbench.accelerators import arch_env
 from fleetbench.errors import CommandFailed, FleetbenchError
@@ -17,6 +18,7 @@ from fleetbench.operations.credentials import HF_TOKEN_PATH
 from fleetbench.operations.firewall import port_open
 from fleetbench.preflight import units_of
 from fleetbench.service import lifecycle
+from fleetbench.service.watch import Watch
 from fleetbench.steps import Operation, Outcome, Step, fold
 from fleetbench.transport.durable import DurableSession
 
@@ -24,6 +26,25 @@ CREDENTIAL = HF_TOKEN_PATH
 
 # Text and state of the unit that a deploy replaces; None where there is none.
 Before = tuple[str | None, Unit | None]
+
+
+class Placed(Protocol):
+    """What has a unit file of its own: a service, or something else on a port."""
+
+    @property
+    def unit(self) -> str:
+        """Full unit name."""
+        ...
+
+    @property
+    def unit_path(self) -> str:
+        """Where its file is."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +110,7 @@ def must_restart(spec: ServiceSpec, facts: HostFacts) -> str:
     return ""
 
 
-def previous(spec: ServiceSpec, facts: HostFacts) -> Before:
+def previous(spec: Placed, facts: HostFacts) -> Before:
     """Return the text and state of the unit that the deploy replaces; None where there is none."""
     file = facts.files.get(spec.unit_path)
     text = file.text if file is not None and file.sha256 else None
@@ -119,7 +140,7 @@ def bring_up(
 
 def undo(
     session: DurableSession,
-    spec: ServiceSpec,
+    spec: Placed,
     before: Before,
     *,
     said: Callable[[str], None],
@@ -130,9 +151,7 @@ def undo(
     """
     text, unit = before
     now = lifecycle.look(session, spec.unit, spec.port, lines=0)
-    untouched = (
-        unit is not None and unit.running and not now.dead and now.invocation == (unit.invocation or "none")
-    )
+    untouched = runs_on(now, unit)
     if untouched and text is not None and _holds(session, spec.unit_path, text):
         return "the service runs on as before"
     if not untouched:
@@ -150,12 +169,20 @@ def undo(
     session.read(("systemctl", "reset-failed", spec.unit))
     if unit is not None and unit.enabled != "enabled":
         session.change(("systemctl", "disable", spec.unit), step=f"disable {spec.unit}")
+    elif unit is not None and now.load == "not-found":  # it was to be removed
+        session.change(("systemctl", "enable", spec.unit), step=f"enable {spec.unit}")
     if untouched:
         return "the previous unit was put back, its service runs on"
     if unit is not None and unit.running:
         lifecycle.start(session, spec.unit)
         return "the previous unit was put back and started"
     return "the previous unit was put back"
+
+
+def runs_on(now: Watch, before: Unit | None) -> bool:
+    """Tell whether a unit is the very start that it was before."""
+    was = before.invocation or "none" if before is not None and before.running else ""
+    return bool(was) and not now.dead and now.invocation == was
 
 
 def _holds(session: DurableSession, path: str, text: str) -> bool:

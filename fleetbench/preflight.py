@@ -119,7 +119,7 @@ def _refuse_without_venv(host: Host, spec: ServiceSpec, facts: HostFacts) -> Non
     if venv is None or not venv.complete:
         state = "is not there" if venv is None else "is half-made"
         raise NotPossible(f"venv {host.venv} {state}", host=host.name, next_step=again)
-    if spec.persistent:
+    if spec.venv == host.venv_link:
         link = facts.files.get(host.venv_link)
         if link is None or link.target not in (host.venv, f"venvs/{host.build.venv_name}"):
             raise NotPossible(

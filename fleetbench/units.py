@@ -21,6 +21,7 @@ from fleetbench.model import Config, Device, ServiceSpec
 OVERRIDE_DIRECTORY = "/etc/fleetbench"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _SPEC_MARK = "0" * 12
+_PROMOTED = re.compile(r"^X-Fleetbench-Promoted=.*\n", re.MULTILINE)
 
 
 def render(spec: ServiceSpec) -> str:
@@ -89,6 +90,15 @@ def environment(spec: ServiceSpec) -> tuple[tuple[str, str], ...]:
         visible = "HIP_VISIBLE_DEVICES" if spec.device is Device.ROCM else "CUDA_VISIBLE_DEVICES"
         names |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", visible: str(spec.gpus)}
     return tuple((names | dict(spec.env)).items())
+
+
+def environment_in(text: str) -> dict[str, str]:
+    """Given the text of a unit that `render` made, return its environment as it was asked for, by name."""
+    lines = (
+        line.removeprefix("Environment=") for line in text.splitlines() if line.startswith("Environment=")
+    )
+    words = (_unquoted(line).partition("=") for line in lines)
+    return {name: value for name, _, value in words}
 
 
 def exec_arguments(text: str) -> tuple[str, ...]:
@@ -226,5 +236,22 @@ def _escaped(value: str) -> str:
     return "".join(out)
 
 
+def _unquoted(word: str) -> str:
+    """Return what `systemd_env` was given."""
+    if not word.startswith('"'):
+        return word
+    parts = re.split(r"\\(x[0-9a-f]{2}|.)", word[1:-1].replace("%%", "%"))
+    read = bytearray()
+    for place, part in enumerate(parts):
+        if place % 2 == 0:
+            read += part.encode()
+        elif part.startswith("x") and len(part) > 1:
+            read.append(int(part[1:], 16))
+        else:
+            read += b"\n" if part == "n" else part.encode()
+    return read.decode("utf-8", "replace")
+
+
 def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    """Hash a unit's text; from which trial it was promoted changes nothing about the service."""
+    return hashlib.sha256(_PROMOTED.sub("", text).encode()).hexdigest()[:12]

@@ -83,7 +83,7 @@ def recommend(
 
     bounds, wanted = parse_slo(slo), objective_named(objective)
     tariffs = find_tariff(tariff, directory or default_directory())
-    _check(wanted.name, bounds, tariffs)
+    refuse_unanswerable(wanted.name, bounds, tariffs)
     with open_store(create=False) as store:
         entries = read_entries(store, run, bounds)
     found = recommendations(entries, bounds, wanted, tariffs)
@@ -100,7 +100,7 @@ def recommend(
         context.exit(Exit.FAILED)
 
 
-def _check(objective: str, slo: Slo, tariffs: Tariffs | None) -> None:
+def refuse_unanswerable(objective: str, slo: Slo, tariffs: Tariffs | None) -> None:
     """Refuse an objective that lacks what it is made of, before raw files are read."""
     from fleetbench.choice.slo import EXAMPLE as SLO_EXAMPLE
 

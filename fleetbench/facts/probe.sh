@@ -205,11 +205,13 @@ section_units() {
   printf "%s\n" "$rc" >"$token.marks.rc"
   return "$rc"
 }
-# Only our own three names are copied out of a unit: other Environment= words may be secrets.
+# Only our own names are copied out of a unit: other Environment= words may be secrets.
 marks_of_file() {
   local line name
   [[ -f $1 && -r $1 ]] || return 0
   while IFS= read -r line || [[ -n $line ]]; do
+    [[ $line =~ ^X-Fleetbench-(Promoted|Servers)=([[:print:]]{1,200})$ ]] &&
+      printf "file\t%s\t%s\t%s\n" "$1" "${BASH_REMATCH[1]^^}" "${BASH_REMATCH[2]}"
     [[ $line == *FLEETBENCH_* && $line != [#\;]* ]] || continue
     for name in SPEC PORT GPUS; do
       [[ $line =~ FLEETBENCH_$name=([^\"\'[:space:]]*) ]] &&

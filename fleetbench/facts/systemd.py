@@ -36,6 +36,8 @@ def units(sections: Sections) -> Mapping[str, Unit] | Missing:
             spec=marks.get("SPEC", ""),
             gpus=marks.get("GPUS", ""),
             port=whole(marks.get("PORT", "")),
+            promoted=marks.get("PROMOTED", ""),
+            servers=tuple(port for word in marks.get("SERVERS", "").split(",") if (port := whole(word))),
             running_spec=in_process.get(unit.main_pid, "") if unit.main_pid else "",
         )
     return MappingProxyType(found)
@@ -81,7 +83,7 @@ def _marks(text: str) -> tuple[dict[str, dict[str, str]], dict[int, str]]:
     in_process: dict[int, str] = {}
     for kind, where, third, fourth in rows(text, 4):
         pid = whole(where)
-        if kind == "file" and third in ("SPEC", "PORT", "GPUS"):
+        if kind == "file" and third in ("SPEC", "PORT", "GPUS", "PROMOTED", "SERVERS"):
             in_file.setdefault(where, {})[third] = clean(fourth)
         elif kind == "process" and pid is not None:
             in_process[pid] = clean(third)

@@ -102,6 +102,8 @@ class Unit:
     `running_spec` the one in the environment of the running process (empty: not running, or not ours).
 
     `name` is the full name (`vllm-8001.service`); `drop_ins` are files of `systemctl edit` that change it.
+    `promoted` is what the file says of the trial that it was made from (`RUN/3 1,234 tok/s at c=64`);
+    `servers` are the ports of the servers behind it, where it is a balancer.
     """
 
     name: str
@@ -122,6 +124,8 @@ class Unit:
     port: int | None = None
     description: str = ""
     drop_ins: tuple[str, ...] = ()
+    promoted: str = ""
+    servers: tuple[int, ...] = ()
 
     @property
     def running(self) -> bool:

@@ -48,6 +48,7 @@ class ServiceSpec:
         venv: path that ExecStart runs from (the link for persistent units, the venv itself in sweeps).
         build: name of the venv behind it: after an upgrade the spec is another one, and a restart is due.
         cache: directory below `cache/` for what it compiles; empty: the unit's own, or that of all sweeps.
+        promoted: which trial it was made from, `RUN/N` and what that measured; no part of the hash.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ServiceSpec:
     credential: bool = False
     cache: str = ""
     persistent: bool = True
+    promoted: str = ""
 
     @property
     def unit(self) -> str:

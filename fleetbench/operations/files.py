@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetbench.errors import NotPossible
 from fleetbench.facts.values import File, HostFacts
@@ -102,6 +102,25 @@ def written(want: TextFile) -> Operation:
         )
         left = File(path=want.path, sha256=digest, mode=want.mode, owner=want.owner, text=want.text)
         return Outcome((step,), facts.with_file(left))
+
+    return operation
+
+
+def gone(path: str, why: str) -> Operation:
+    """The file is not there; `why` explains it in the plan."""
+
+    def operation(facts: HostFacts) -> Outcome:
+        file = facts.files.get(path)
+        if file is None:
+            return Outcome((), facts)
+        step = Step(
+            summary=f"delete {path}",
+            reason=why,
+            action=Run(argv=("rm", "-f", "--", path)),
+            diff=text_diff(path, file.text, None),
+        )
+        left = {name: each for name, each in facts.files.items() if name != path}
+        return Outcome((step,), replace(facts, files=left))
 
     return operation
 

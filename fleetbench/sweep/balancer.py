@@ -1,7 +1,8 @@
-"""nginx in front of the servers of a trial: from a value to the texts of its configuration and unit. Pure.
+"""nginx in front of several servers: from a value to the texts of its configuration and unit. Pure.
 
 The program is the distribution's; its configuration and its service are not touched, because this one has
-files of its own, in /run, and runs as the service user.
+files of its own and runs as the service user. That of a trial lives in /run and shows every failure; a
+persistent one lives in /etc, comes back at boot, and leaves out a server that is down.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetbench.errors import UsageError
-from fleetbench.units import template
+from fleetbench.units import OVERRIDE_DIRECTORY, template
 
 # What a request sends with the value 1 to be told, in the answer, which server gave it.
 ASK_HEADER = "X-Fleetbench-Who"
@@ -28,7 +29,7 @@ _SPEC_MARK = "0" * 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balancer:
-    """What the balancer of one trial is rendered from.
+    """What a balancer is rendered from.
 
     Attributes:
         port, bind: where clients reach it, as they would reach a single server.
@@ -36,6 +37,8 @@ class Balancer:
         streams: requests in flight at once, at most.
         cpus: of the host.
         program: absolute path of nginx.
+        persistent: a service that comes back at boot; else that of one trial.
+        promoted: as in `ServiceSpec`; no part of the hash.
     """
 
     port: int
@@ -46,11 +49,13 @@ class Balancer:
     cpus: int = 1
     program: str = "/usr/sbin/nginx"
     member_address: str = "127.0.0.1"
+    persistent: bool = False
+    promoted: str = ""
 
     @property
     def name(self) -> str:
-        """Unit name without `.service`: as a trial's server has it, so that what ends those ends it too."""
-        return f"{SWEEP_PREFIX}{self.port}"
+        """Unit name without `.service`: as a server on that port has it, so that what ends those ends it."""
+        return f"vllm-{self.port}" if self.persistent else f"{SWEEP_PREFIX}{self.port}"
 
     @property
     def unit(self) -> str:
@@ -59,13 +64,13 @@ class Balancer:
 
     @property
     def unit_path(self) -> str:
-        """Where the unit file belongs: in /run, so that a reboot alone removes it."""
-        return f"/run/systemd/system/{self.unit}"
+        """Where the unit file belongs: that of a trial in /run, so that a reboot alone removes it."""
+        return f"{'/etc' if self.persistent else '/run'}/systemd/system/{self.unit}"
 
     @property
     def config_path(self) -> str:
         """Where its configuration belongs."""
-        return config_path(self.unit)
+        return f"{OVERRIDE_DIRECTORY}/{self.name}.conf" if self.persistent else config_path(self.unit)
 
     @property
     def runtime_directory(self) -> str:
@@ -115,7 +120,7 @@ class Balancer:
 
 
 def config_path(unit: str) -> str:
-    """Return where the configuration of a balancer with that unit lies."""
+    """Return where the configuration of a trial's balancer with that unit lies."""
     return f"{DIRECTORY}/{unit.removesuffix('.service')}.conf"
 
 
@@ -134,7 +139,7 @@ def unit_text(balancer: Balancer) -> str:
 
 def spec_hash(balancer: Balancer) -> str:
     """Return the 12-digit hash of unit and configuration together: another one is another balancer."""
-    both = _unit(balancer, _SPEC_MARK) + config_text(balancer)
+    both = _unit(replace(balancer, promoted=""), _SPEC_MARK) + config_text(balancer)
     return hashlib.sha256(both.encode()).hexdigest()[:12]
 
 

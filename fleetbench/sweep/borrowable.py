@@ -61,6 +61,8 @@ def refuse_strangers(host: Host, units: Collection[Unit], facts: HostFacts, gpus
 
 
 def _on(unit: Unit, facts: HostFacts, gpus: GpuSet) -> bool:
+    if unit.servers:  # a balancer has no GPU, and serves again when what is behind it does
+        return False
     if not (unit.spec or unit.gpus or unit.port is not None):  # no mark of ours in its file
         if gpus.indices:
             return unit.name in {holder.unit for holder in holders(facts, gpus)}

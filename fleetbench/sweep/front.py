@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from fleetbench.errors import NotReady
 from fleetbench.facts.values import HostFacts
@@ -14,6 +15,7 @@ from fleetbench.sweep.arrangement import Arrangement
 from fleetbench.sweep.balancer import ANSWER_HEADER, ASK_HEADER, Balancer, config_text, spec_hash, unit_text
 from fleetbench.sweep.ground import Ground
 from fleetbench.transport.base import Session
+from fleetbench.transport.durable import DurableSession
 
 PROOF_S = 30.0
 
@@ -53,7 +55,7 @@ def bring_up(
         ground.session, target, invocation=began[balancer.unit], timeout_s=PROOF_S, said=ground.track.progress
     )
     if not (kept and proven):
-        _prove(ground, balancer, target, began)
+        reach_each(ground.session, balancer, target, began)
         ground.said(f"nginx on port {balancer.port} reaches all {len(balancer.members)} servers")
 
 
@@ -76,27 +78,33 @@ def _start(ground: Ground, balancer: Balancer) -> str:
     return lifecycle.start(session, balancer.unit)
 
 
-def _prove(ground: Ground, balancer: Balancer, target: lifecycle.Target, began: dict[str, str]) -> None:
-    """Send completions through the balancer until each server has answered one."""
+def reach_each(
+    session: DurableSession, balancer: Balancer, target: lifecycle.Target, began: Mapping[str, str]
+) -> None:
+    """Send completions through the balancer until each server has answered one; NotReady names who does not.
+
+    `began` has the invocation of each unit.
+    """
+    host = session.host.name
     left = {f"{balancer.member_address}:{port}" for port in balancer.members}
     give_up = time.monotonic() + PROOF_S
     while left:
         try:
-            left.discard(ground.session.patiently(lambda inner: _who_answers(inner, target)))
+            left.discard(session.patiently(lambda inner: _who_answers(inner, target)))
         except http.Unanswered as exc:
-            _raise_dead(ground, began)
+            _raise_dead(session, began)
             raise NotReady(
                 f"{balancer.unit} is up but does not pass requests on: {exc.what}",
-                host=ground.host.name,
+                host=host,
                 cause=exc.cause,
-                next_step=f"invoke logs --hosts {ground.host.name} --unit {balancer.unit}",
+                next_step=f"invoke logs --hosts {host} --unit {balancer.unit}",
             ) from exc
         if left and time.monotonic() > give_up:
-            _raise_dead(ground, began)
+            _raise_dead(session, began)
             raise NotReady(
                 f"{balancer.unit} sends nothing to {', '.join(sorted(left))}",
-                host=ground.host.name,
-                next_step=f"invoke logs --hosts {ground.host.name} --unit {balancer.unit}",
+                host=host,
+                next_step=f"invoke logs --hosts {host} --unit {balancer.unit}",
             )
 
 
@@ -106,7 +114,7 @@ def _who_answers(session: Session, target: lifecycle.Target) -> str:
     return headers.get(ANSWER_HEADER.lower(), "")
 
 
-def _raise_dead(ground: Ground, began: dict[str, str]) -> None:
-    dead = first_dead(ground.session, began)
+def _raise_dead(session: DurableSession, began: Mapping[str, str]) -> None:
+    dead = first_dead(session, began)
     if dead:
-        raise not_ready(ground.session, dead, began[dead])
+        raise not_ready(session, dead, began[dead])

@@ -36,7 +36,12 @@ class Options:
 
     def load(self) -> Inventory:
         """Read the inventory directory."""
-        return load(Path(self.inventory) if self.inventory else default_directory())
+        return load(self.directory)
+
+    @property
+    def directory(self) -> Path:
+        """The inventory's directory."""
+        return Path(self.inventory) if self.inventory else default_directory()
 
     def chosen(self, inventory: Inventory) -> tuple[Host, ...]:
         """Return the hosts that `--hosts` means; UsageError without it."""

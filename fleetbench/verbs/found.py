@@ -11,6 +11,13 @@ from fleetbench.preflight import units_of
 def running_unit(host: Host, facts: HostFacts, port: int) -> Unit:
     """Return the running unit of ours that serves on a port; NotPossible with what there is instead."""
     for unit in units_of(facts).values():
+        if unit.port == port and unit.running and unit.servers:
+            behind = ", ".join(map(str, unit.servers))
+            raise NotPossible(
+                f"{unit.name} is nginx in front of several servers, and bench measures one",
+                host=host.name,
+                next_step=f"--port with one of {behind}, or a sweep with units={len(unit.servers)}",
+            )
         if unit.port == port and unit.running:
             return unit
     there = ", ".join(f"{u.name} ({u.active})" for u in units_of(facts).values()) or "none"

@@ -6,30 +6,23 @@ import threading
 from collections.abc import Callable, Sequence
 
 from fleetbench import console, deploy, fleet
-from fleetbench.apply import apply
 from fleetbench.audit import AuditLog, operator
 from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import find_model
 from fleetbench.model import Config, GpuSet, Host, ServiceSpec
+from fleetbench.operations import files
 from fleetbench.operations.systemd import absent
 from fleetbench.preflight import refuse, refuse_model, units_of
+from fleetbench.promotion.intent import configuration_path
 from fleetbench.service import lifecycle
 from fleetbench.service_log import phase
 from fleetbench.steps import Step, fold
 from fleetbench.sweep.lease import give_up, holder_of, refuse_locked
-from fleetbench.transport.base import bash, check
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render
 from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, print_failures, say, session_to
-
-VERIFY = r"""
-set -u
-directory=$(mktemp -d /run/fleetbench-verify.XXXXXX) || exit 73
-trap 'rm -rf -- "$directory"' EXIT
-cp -- "$1" "$directory/$2" && systemd-analyze verify "$directory/$2" 2>&1 >/dev/null | grep -F "$2"
-exit 0
-"""
+from fleetbench.verbs.unit_files import apply_steps, verify_unit
 
 
 def deploy_service(
@@ -105,10 +98,10 @@ def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.
         if options.check:
             _show_plan(host, spec.unit, outcome.steps, why)
             return fleet.Status.WOULD_CHANGE
-        _verify(session, host, spec.unit, render(spec))
+        verify_unit(session, host, spec.unit, render(spec))
         before = deploy.previous(spec, facts)
         try:
-            _apply(session, outcome.steps)
+            apply_steps(session, outcome.steps)
             ready = deploy.bring_up(session, spec, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase)
         except (FleetbenchError, KeyboardInterrupt) as exc:
             session.stop = None  # what Ctrl-C ends is the deploy, not the way back
@@ -143,32 +136,6 @@ def _undo(
     return undone
 
 
-def _apply(session: DurableSession, steps: Sequence[Step]) -> None:
-    apply(
-        session,
-        steps,
-        progress=lambda text: console.progress(text, host=session.host.name),
-        audit=AuditLog(audit_path()),
-    )
-
-
-def _verify(session: DurableSession, host: Host, unit: str, text: str) -> None:
-    """systemd-analyze exits 0 on misspelt keys, so its words decide; lines about other units do not count."""
-    source = f"/run/.fleetbench-{unit}"
-    try:
-        session.put(text.encode(), source, mode=0o600)
-        said = check(session, bash(VERIFY, source, unit), timeout_s=60, what="cannot verify the unit").stdout
-    finally:
-        session.read(("rm", "-f", "--", source))
-    if said.strip():
-        raise NotPossible(
-            f"systemd does not accept {unit}",
-            host=host.name,
-            cause=said.splitlines()[0],
-            next_step="look at the unit with --check",
-        )
-
-
 def restart(options: Options, *, port: int, timeout_s: float) -> Exit:
     """Restart the service on a port of each chosen host, one host after the other; each has to answer."""
 
@@ -201,14 +168,17 @@ def restart(options: Options, *, port: int, timeout_s: float) -> Exit:
 
 
 def remove(options: Options, *, port: int) -> Exit:
-    """Stop, disable and delete the service on a port of each chosen host."""
+    """Stop, disable and delete the service on a port of each chosen host, with all servers of a balancer."""
 
     def gone(host: Host, stop: threading.Event) -> fleet.Status:
         session, said = session_to(host, stop=stop), say(host)
         try:
-            facts = facts_of(session, host)
-            name = f"vllm-{port}.service"
-            outcome = fold(facts, absent(name, f"/etc/systemd/system/{name}"))
+            name, configuration = f"vllm-{port}.service", configuration_path(port)
+            facts = facts_of(session, host, (configuration,))
+            front = units_of(facts).get(name, Unit(name=name))
+            names = (name, *(f"vllm-{each}.service" for each in front.servers))
+            wanted = [step for each in names for step in absent(each, f"/etc/systemd/system/{each}")]
+            outcome = fold(facts, (*wanted, files.gone(configuration, "its service goes")))
             if not outcome.steps:
                 said(f"{name}: no changes")
                 return fleet.Status.OK
@@ -217,7 +187,7 @@ def remove(options: Options, *, port: int) -> Exit:
             if options.check:
                 return fleet.Status.WOULD_CHANGE
             refuse_locked(session)
-            _apply(session, outcome.steps)
+            apply_steps(session, outcome.steps)
             return fleet.Status.CHANGED
         finally:
             session.close()

@@ -41,13 +41,20 @@ def status(options: Options) -> Exit:
 
 
 def _status_row(host: Host, unit: Unit) -> tuple[object, ...]:
-    note = ""
+    notes = []
+    known = not unit.servers and not unit.name.startswith(
+        "vllm-sweep-"
+    )  # nginx does not show its environment
     if unit.need_reload:
-        note = "file changed since daemon-reload"
-    elif unit.running and unit.running_spec != unit.spec and not unit.name.startswith("vllm-sweep-"):
-        note = "restart pending: the file is newer than the process"
+        notes.append("file changed since daemon-reload")
+    elif known and unit.running and unit.running_spec != unit.spec:
+        notes.append("restart pending: the file is newer than the process")
     elif unit.active == "failed":
-        note = f"{unit.result}, status {unit.exit_code}"
+        notes.append(f"{unit.result}, status {unit.exit_code}")
+    if unit.servers:
+        notes.append(f"nginx in front of {', '.join(f'vllm-{port}' for port in unit.servers)}")
+    if unit.promoted:
+        notes.append(_promoted(unit.promoted))
     state = f"{unit.active}/{unit.sub}"
     return (
         host.name,
@@ -58,8 +65,15 @@ def _status_row(host: Host, unit: Unit) -> tuple[object, ...]:
         unit.port,
         unit.restarts,
         unit.spec,
-        note,
+        "; ".join(notes),
     )
+
+
+def _promoted(mark: str) -> str:
+    """Return where a service comes from: `promoted from RUN trial 3 (1,234 tok/s at c=64)`."""
+    trial, _, result = mark.partition(" ")
+    run, _, number = trial.rpartition("/")
+    return f"promoted from {run} trial {number}{f' ({result})' if result else ''}"
 
 
 def logs(options: Options, *, unit: str, port: int, lines: int, follow: bool) -> Exit:

@@ -24,6 +24,7 @@ LONG = (
     "evidence",
     "sampling_on_hosts",
     "measuring",
+    "promote",
     "sweeps",
 )
 GPUS = ("driver=570.172.08 cuda=12.8|4x H100", "2x MI300X")

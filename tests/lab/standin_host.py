@@ -160,6 +160,16 @@ parallel = [{ tp = 2 }, { tp = 1, units = 2 }, { tp = 2, units = 2 }, { tp = 2 ,
 repeats = 1
 workload = { num_prompts = 20, max_concurrency = 2, input_len = 8, output_len = 8 }
 
+[sweeps.promoted]
+parallel = [{ tp = 2 }, { tp = 1, units = 2 }, { tp = 8 }]
+repeats = 1
+workload = { num_prompts = 20, max_concurrency = 2, input_len = 8, output_len = 8 }
+
+[sweeps.single]
+parallel = [{ tp = 1 }]
+repeats = 1
+workload = { num_prompts = 10, max_concurrency = 1, input_len = 8, output_len = 8 }
+
 [sweeps.packed-units]
 parallel = [
   { units = 2, max_model_len = 100 }, { units = 2, max_model_len = 200 },
@@ -276,7 +286,7 @@ class Fleet:
 
     def model_on(self, name: str, port: int = 8001) -> str:
         """The model that a server on the host names; empty when none answers."""
-        answer = self.on(name, f"curl -s -m 5 --noproxy '*' http://127.0.0.1:{port}/v1/models")
+        answer = self.on(name, f"curl -sf -m 5 --noproxy '*' http://127.0.0.1:{port}/v1/models")
         return json.loads(answer)["data"][0]["id"] if answer else ""
 
     def left(self, name: str) -> str:

@@ -69,6 +69,8 @@ MATRIX: dict[str, str] = {
     "bench/": "bench_command bench_program errors model/ results/ transport.base transport/ vllm_features",
     "sweep/": "audit bench/ ceiling/ deploy errors facts/ fleet inventory/ model/ plan/ preflight results/"
     " service/ service_log telemetry/ transport.base transport/ units whole_file",
+    "promotion/": "accelerators deploy errors facts/ model/ operations/ plan/ preflight report/ results/"
+    " service/ service_log steps sweep/ transport/ units",
     "verify/": "bench/ ceiling/ errors facts/ report/ results/ sweep/ telemetry/ units",
     "lab/": "errors lock resolution whole_file",
     # the edge
@@ -77,9 +79,9 @@ MATRIX: dict[str, str] = {
     " results/ verify/ whole_file",
     "cli": "console errors",
     "__main__": "cli",
-    "verbs/": "apply audit bench/ bench_program commands/ console deploy errors facts/ fleet inventory/ lab/"
-    " lock model/ operations/ plan/ preflight reconcile report/ results/ service/ service_log steps sweep/"
-    " transport.base transport/ units",
+    "verbs/": "apply audit bench/ bench_program choice/ commands/ console deploy errors facts/ fleet"
+    " inventory/ lab/ lock model/ operations/ plan/ preflight promotion/ reconcile report/ results/ service/"
+    " service_log steps sweep/ transport.base transport/ units",
     "bootstrap": "",
     "tasks": "bootstrap model/ verbs/",
 }
@@ -107,7 +109,7 @@ SPEAKS = {
 
 LONGEST = 300
 LONGER = {
-    "tasks.py": (450, "one signature for each verb: invoke takes options from nothing else"),
+    "tasks.py": (520, "one signature for each verb: invoke takes options from nothing else"),
     "fleetbench/facts/probe.sh": (400, "one round trip, so one script"),
     "fleetbench/bench/on_client/preloaded.py": (320, "travels as one text and imports nothing of ours"),
 }
