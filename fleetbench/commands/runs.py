@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fleetbench.results.rows import RunRow
     from fleetbench.results.store import Store
 
+MOST_LISTED = 100  # rows that somebody looks through
+
 _form = click.option(
     "--format",
     "form",
@@ -27,42 +29,53 @@ _form = click.option(
 )
 
 
+_all = click.option(
+    "--all", "every", is_flag=True, help=f"All runs; a table has the newest {MOST_LISTED} else."
+)
+
+
 @click.group(invoke_without_command=True)
 @_form
+@_all
 @click.pass_context
-def runs(ctx: click.Context, form: str) -> None:
+def runs(ctx: click.Context, form: str, every: bool) -> None:
     """List the stored runs, the newest first; `runs show RUN` shows one, `runs add FILE` takes one in.
 
     The store is in ./runs, or where FLEETBENCH_RUNS (directory) and FLEETBENCH_DB (database URL) say.
     """
     if ctx.invoked_subcommand is None:
-        _list(form)
+        _list(form, every)
 
 
 @runs.command("list")
 @_form
-def list_runs(form: str) -> None:
+@_all
+def list_runs(form: str, every: bool) -> None:
     """List the stored runs, the newest first."""
-    _list(form)
+    _list(form, every)
 
 
-def _list(form: str) -> None:
+def _list(form: str, every: bool) -> None:
     from fleetbench.results.store import open_store
 
     columns = ("run", "kind", "state", "model", "hosts", "trials", "measured", "started", "ended", "note")
+    most = None if every or form != "table" else MOST_LISTED
     with open_store(create=False) as store:
+        listed = store.runs(most)
         total: dict[str, int] = {}
         measured: dict[str, int] = {}
-        for found in store.trial_counts():
+        for found in store.trial_counts(None if most is None else [run.id for run in listed]):
             total[found.run_id] = total.get(found.run_id, 0) + found.count
             if found.state is TrialState.MEASURED:
                 measured[found.run_id] = found.count
-        rows = [_run_cells(run, total, measured) for run in store.runs()]
+        rows = [_run_cells(run, total, measured) for run in listed]
         imports = store.imports()
     if rows or form != "table":
         _print(columns, rows, form)
     else:
         console.write("no runs yet: `invoke bench` or `invoke sweep` makes one")
+    if len(rows) == most:
+        console.progress(f"runs: the newest {most}; --all lists all")
     if imports and form == "table":
         number = sum(source.rows for source in imports)
         console.write(f"\napart from them, {number} imported rows: fleetbench runs imported")

@@ -149,10 +149,11 @@ class RunTable:
             connection.execute(update(RUNS).where(where).values(**change))
         return self.run(run_id)
 
-    def runs(self) -> tuple[RunRow, ...]:
-        """Return all runs, the newest first."""
+    def runs(self, most: int | None = None) -> tuple[RunRow, ...]:
+        """Return all runs, or at most so many of them, the newest first."""
+        statement = select(RUNS).order_by(RUNS.c.created_at.desc(), RUNS.c.id.desc()).limit(most)
         with reading(self._engine, "list the runs") as connection:
-            found = connection.execute(select(RUNS).order_by(RUNS.c.created_at.desc(), RUNS.c.id.desc()))
+            found = connection.execute(statement)
             return tuple(run_of(row) for row in found.mappings())
 
     def run(self, name: str) -> RunRow:

@@ -40,11 +40,13 @@ class TrialTable(RunTable):
             statement = select(TRIALS).where(TRIALS.c.run_id == run_id).order_by(TRIALS.c.number)
             return tuple(trial_of(row) for row in connection.execute(statement).mappings())
 
-    def trial_counts(self) -> tuple[TrialCount, ...]:
-        """Return for each run how many of its trials are in each state."""
+    def trial_counts(self, run_ids: Sequence[str] | None = None) -> tuple[TrialCount, ...]:
+        """Return for each run, or each of those given, how many of its trials are in each state."""
         statement = select(TRIALS.c.run_id, TRIALS.c.state, func.count()).group_by(
             TRIALS.c.run_id, TRIALS.c.state
         )
+        if run_ids is not None:
+            statement = statement.where(TRIALS.c.run_id.in_(run_ids))
         with reading(self._engine, "count the trials") as connection:
             return tuple(
                 TrialCount(run_id, TrialState(state), count)

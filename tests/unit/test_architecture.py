@@ -53,7 +53,7 @@ MATRIX: dict[str, str] = {
     "inventory/": "errors model/",
     "results/": "errors model/ whole_file",
     "report/": "errors model/ results/ telemetry/ units whole_file",
-    "export/": "errors results/ whole_file",
+    "export/": "errors model/ report/ results/ telemetry/ whole_file",
     "ceiling/": "errors facts/ model/ plan/ releases results/ vllm_features",
     "choice/": "errors model/ plan/ report/ results/",
     # what acts on hosts
