@@ -1,4 +1,4 @@
-"""`fleetbench report`: one run as a table on the terminal, and as files with charts."""
+"""`fleetbench report`: a run, or several, as tables on the terminal, and as files with charts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
-from fleetbench.errors import one_line
+from fleetbench.errors import UsageError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from fleetbench.report.observations import Said
     from fleetbench.report.summary import Report
@@ -24,12 +24,13 @@ _ON_TERMINAL = ("matrix", "strategies", "concurrency", "scaling")
 
 
 @click.command()
-@click.argument("run", metavar="[RUN|latest|imported[/SOURCE]]", default="latest")
+@click.argument("runs", metavar="[RUN|latest|imported[/SOURCE]]...", nargs=-1)
+@click.option("--model", metavar="NAME", default="", help="All finished runs of a model, instead of RUN.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Directory for the files; default: report/ in the run's directory.",
+    help="Directory for the files; default: report/ in the run's; of several runs, reports/NAME beside them.",
 )
 @click.option(
     "--format",
@@ -45,20 +46,48 @@ _ON_TERMINAL = ("matrix", "strategies", "concurrency", "scaling")
     metavar="LIMITS",
     help="Latencies not to exceed, as in `recommend --slo`: for the recommendation, and drawn in the curves.",
 )
-def report(run: str, output: Path | None, form: str, slo: str) -> None:
-    """Report on a run: every configuration, measured or failed, with its verdict.
+def report(runs: tuple[str, ...], model: str, output: Path | None, form: str, slo: str) -> None:
+    """Report on a run, or on several: every configuration, measured or failed, with its verdict.
 
     Prints the report and writes report.html, report.md, summary.csv, measurements.csv and charts/*.png.
     report.html is one file that needs no network and no other file: open it, or send it to somebody. RUN is
-    an id, the beginning of one, or `latest`. --format json and csv print one row for each workload of each
-    configuration, as in summary.csv. `imported` reports on what `fleetbench import` brought in, apart from
-    all runs, table by table with each source's own ranking and what the verdicts leave of it, as report.html,
-    report.md and imported.csv; `imported/SOURCE` on one source. docs/reports.md has every table and sentence.
+    an id, the beginning of one, or `latest` (the default). --format json and csv print one row for each
+    workload of each configuration, as in summary.csv.
+
+    Several runs are one report: models and kinds of GPU side by side, splits and versions of vLLM against
+    each other, each row named by what tells it apart. Rows are ranked where they are of one model and were
+    sent the same requests by the same client. --model takes all finished runs of a model.
+
+    `imported` reports on what `fleetbench import` brought in, table by table with each source's own ranking
+    and what the verdicts leave of it, as report.html, report.md and imported.csv; `imported/SOURCE` on one
+    source. Beside runs they have sections of their own, and are never ranked with them. docs/reports.md has
+    every table and sentence.
     """
-    name, _, source = run.partition("/")
-    if name == IMPORTED:
-        _report_imported(source, output, form)
-        return
+    own = tuple(run for run in runs if run.partition("/")[0] != IMPORTED)
+    sources = tuple(run.partition("/")[2] for run in runs if run not in own)
+    if model:
+        own = _of_model(model, own)
+    if sources and not own:
+        _report_imported(sources, output, form)
+    elif sources or len(own) > 1:
+        from fleetbench.commands.report_several import report_several
+
+        report_several(own, sources, output, form, slo)
+    else:
+        _report_run(own[0] if own else "latest", output, form, slo)
+
+
+def _of_model(model: str, runs: Sequence[str]) -> tuple[str, ...]:
+    from fleetbench.report.together.files import runs_of_model
+    from fleetbench.results.store import open_store
+
+    if runs:
+        raise UsageError("--model and RUN exclude each other", next_step="give one of them")
+    with open_store(create=False) as store:
+        return runs_of_model(store, model)
+
+
+def _report_run(run: str, output: Path | None, form: str, slo: str) -> None:
     from fleetbench.choice.recommend import recommendations
     from fleetbench.choice.slo import parse_slo
     from fleetbench.report.columns import summary_table
@@ -86,7 +115,8 @@ def report(run: str, output: Path | None, form: str, slo: str) -> None:
     console.progress(f"report: {paths.page} (with report.md, summary.csv, measurements.csv{charts})")
 
 
-def _report_imported(source: str, output: Path | None, form: str) -> None:
+def _report_imported(sources: Sequence[str], output: Path | None, form: str) -> None:
+    from fleetbench.commands.report_several import each_once
     from fleetbench.report.csv_text import csv_text
     from fleetbench.report.imported import (
         heading,
@@ -102,7 +132,7 @@ def _report_imported(source: str, output: Path | None, form: str) -> None:
     from fleetbench.results.store import open_store
 
     with open_store(create=False) as store:
-        found = read_imported(store, source)
+        found = each_once(read_imported(store, source) for source in sources)
         path = write_imported(store, found, output)
     if form == "json":
         console.print_json([row for about, rows in found for row in documents(about, rows)])

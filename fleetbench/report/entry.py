@@ -36,7 +36,10 @@ class Entry:
     """One configuration on one kind of GPU under one workload.
 
     Attributes:
-        source: id of the run, or of what was imported; `imported` says which.
+        source: id of the run, or of what was imported; `imported` says which. In a report on several runs it
+            is the report's name; `run` is the run's id in any case.
+        series: in a report on several runs, what parts entries that are alike otherwise: `vLLM 0.11.0`.
+            Figures of different series are in one table only where each row names it.
         place: where its evidence is: `trial 3, workload 0`, `row 12`.
         name: short, unique among the entries of its source and workload.
         table: title of the table that an imported row stands in.
@@ -58,6 +61,8 @@ class Entry:
     """
 
     source: str
+    run: str = ""
+    series: str = ""
     imported: bool = False
     place: str = ""
     name: str

@@ -131,13 +131,14 @@ def imported_markdown(found: Found, charts: Sequence[tuple[str, str]] = ()) -> s
         "`valid` means that nothing contradicts a row.",
     ]
     for source, rows in found:
-        parts += _section(source, rows)
+        parts += source_parts(source, rows)
     parts += ["## Charts"] if charts else []
     parts += [f"![{escaped(sentence)}]({path})" for path, sentence in charts]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(source: ImportedSource, rows: Sequence[ImportedRow]) -> Iterator[str]:
+def source_parts(source: ImportedSource, rows: Sequence[ImportedRow]) -> Iterator[str]:
+    """Yield the parts of a report's text that are about one source, under a heading of their own."""
     about = source.provenance
     yield f"## {escaped(about.title or source.name)}"
     facts = {

@@ -182,10 +182,11 @@ def _failures(report: Report) -> Iterator[str]:
         if trials:
             yield f"## {heading}"
         for trial in trials:
-            yield from _failure(names.get(trial.number, ""), trial)
+            yield from failure_lines(names.get(trial.number, ""), trial)
 
 
-def _failure(name: str, trial: TrialRow) -> Iterator[str]:
+def failure_lines(name: str, trial: TrialRow) -> Iterator[str]:
+    """Yield what became of a trial, the line that tells and what to do, where it failed."""
     failure = trial.failure
     if failure is None:
         return

@@ -73,8 +73,8 @@ def unfinished(run: RunRow) -> str:
     """Say what makes a report less than the whole story; empty where the run came to its end."""
     return {
         RunState.RUNNING: "The run is not over: rows are missing, and those that are here may change",
-        RunState.INTERRUPTED: "The run was interrupted, so rows are missing: "
-        f"`invoke {run.kind.value} --resume {run.id}` goes on with it",
+        RunState.INTERRUPTED: "The run was interrupted, so rows are missing; "
+        f"to go on with it: invoke {run.kind.value} --resume {run.id}",
         RunState.FAILED: "The run failed: what it did not come to is not measured",
     }.get(run.state, "")
 

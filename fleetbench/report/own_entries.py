@@ -69,6 +69,7 @@ def _entry(report: Report, group: Group) -> Entry:
     results = [repeat.result for repeat in repeats if repeat.result is not None]
     return Entry(
         source=report.run.id,
+        run=report.run.id,
         place=f"trial {trial.number}, workload {first.workload_index}",
         name=group.name,
         model=report.run.repo or report.run.model,

@@ -123,7 +123,10 @@ def test_what_is_to_come_is_told_from_what_did_not_come(
 
 def test_a_run_that_is_not_over_says_so_first_and_how_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     report = pending(RunState.INTERRUPTED, measured=True)
-    note = f"The run was interrupted, so rows are missing: `invoke sweep --resume {report.run.id}`"
+    note = (
+        "The run was interrupted, so rows are missing; "
+        f"to go on with it: invoke sweep --resume {report.run.id}"
+    )
     for text in (markdown(report), on_terminal(report, capsys), page_of_run(report, Kept()).warning):
         assert note in text
     assert "Not ranked: 1 of 2 rows (not measured: tp=2 dp=1)" in markdown(report)

@@ -38,7 +38,7 @@ def facts(entry: Entry, metric: Metric) -> dict[str, Any]:
         "load": one_line(entry.load, 120) or "–",
         "host": one_line(entry.host, 80) or "–",
         "gpus": gpus_text(entry),
-        "evidence": one_line(f"{entry.source}, {entry.place}", 120),
+        "evidence": one_line(f"{entry.run or entry.source}, {entry.place}", 120),
     }
 
 

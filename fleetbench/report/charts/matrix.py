@@ -50,7 +50,8 @@ def matrix_charts(population: Population) -> Iterator[Chart]:
     groups: dict[tuple[str, Config], list[Entry]] = {}
     for entry in entries:
         same = replace(entry.config, tp=1, dp=1, pp=1, units=1)
-        groups.setdefault((entry.gpu if entry.gpu else _gpu_of(entries, entry), same), []).append(entry)
+        served = ", ".join(filter(None, (entry.gpu or _gpu_of(entries, entry), entry.series)))
+        groups.setdefault((served, same), []).append(entry)
     shown = {key: group for key, group in groups.items() if len({_place(entry) for entry in group}) > 1}
     if not any(entry.valid and entry.value(OUTPUT) for group in shown.values() for entry in group):
         return

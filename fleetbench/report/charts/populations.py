@@ -9,6 +9,7 @@ from fleetbench.errors import one_line
 from fleetbench.model import Workload
 from fleetbench.report.charts.frame import slug
 from fleetbench.report.entry import Entry, ranked
+from fleetbench.report.gpu_names import short_gpus
 from fleetbench.report.metrics import OUTPUT
 
 
@@ -24,7 +25,9 @@ class Population:
     @property
     def about(self) -> str:
         """What every chart says at the end of its subtitle."""
-        source = f"imported from {self.source}" if self.entries[0].imported else f"run {self.source}"
+        runs = tuple(dict.fromkeys(entry.run or entry.source for entry in self.entries))
+        source = f"{len(runs)} runs" if len(runs) > 1 else f"run {runs[0]}"
+        source = f"imported from {self.source}" if self.entries[0].imported else source
         return one_line(", ".join(filter(None, (short_model(self.model), source))), 100)
 
     @property
@@ -84,12 +87,14 @@ def traffic(workload: Workload) -> Workload:
 def line_name(entry: Entry, population: Population, *, context: bool = True) -> str:
     """Return what an entry's line is called: its configuration, without its context length if that varies.
 
-    The GPU is named where there are several kinds; an imported row is called what its source calls it.
+    The GPU is named where there are several kinds, the series where there is one; an imported row is called
+    what its source calls it.
     """
     if entry.imported:
         parts = [entry.name, f"pp={entry.config.pp}" if entry.config.pp > 1 else ""]
         parts += [f"len={entry.config.max_model_len}"] if context and entry.config.max_model_len else []
         return one_line(" ".join(filter(None, parts)), 60)
     config = entry.config if context else replace(entry.config, max_model_len=None)
-    several = len({found.gpu for found in population.entries if found.gpu}) > 1
-    return one_line(f"{entry.gpu} {config.label}" if several and entry.gpu else config.label, 60)
+    gpus = short_gpus(found.gpu for found in population.entries)
+    gpu = gpus[entry.gpu] if len(gpus) > 2 else ""
+    return one_line(" ".join(filter(None, (gpu, entry.series, config.label))), 110)

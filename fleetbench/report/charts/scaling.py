@@ -32,6 +32,7 @@ from fleetbench.report.charts.frame import (
 from fleetbench.report.charts.placement import apart
 from fleetbench.report.charts.populations import Population
 from fleetbench.report.entry import Entry, Status
+from fleetbench.report.gpu_names import short_gpus
 from fleetbench.report.metrics import OUTPUT
 
 HEIGHT, AXIS_PX, LABEL_PX = 380, 60, 15
@@ -113,11 +114,14 @@ def _arguments(entry: Entry) -> Config:
 
 def _points(group: Sequence[Entry]) -> Iterator[_Point]:
     """Yield the entries of each kind of GPU against the smallest valid one of them."""
-    several = len({entry.gpu for entry in group if entry.gpu}) > 1
+    gpus = short_gpus(entry.gpu for entry in group)
+    several = len({(entry.gpu, entry.series) for entry in group if entry.gpu}) > 1
     status = marks.counted(group, OUTPUT)
-    for gpu in dict.fromkeys(entry.gpu for entry in group):
-        here = [entry for entry in group if entry.gpu == gpu and entry.status in marks.DRAWN]
+    for gpu, series in dict.fromkeys((entry.gpu, entry.series) for entry in group):
+        here = [entry for entry in group if (entry.gpu, entry.series) == (gpu, series)]
+        here = [entry for entry in here if entry.status in marks.DRAWN]
         here = [entry for entry in here if entry.value(OUTPUT)]
+        where = ", ".join(filter(None, (one_line(gpus[gpu], 40), series))) if several else ""
         sure = [entry for entry in here if entry.status is status]
         if not sure:
             continue
@@ -131,7 +135,7 @@ def _points(group: Sequence[Entry]) -> Iterator[_Point]:
                 if entry is base and not _has(here, base, way):
                     continue
                 name = KINDS[way] if only else MIXED
-                yield _point(entry, base, f"{one_line(gpu, 40)}, {name}" if several else name)
+                yield _point(entry, base, f"{where}, {name}" if where else name)
                 if not only:
                     break
 

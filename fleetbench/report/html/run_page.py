@@ -45,7 +45,7 @@ def page_of_run(
             numbers say.
     """
     planned = entries_of_run(report)
-    entries = _in_order(planned)
+    entries = in_order(planned)
     advice = [found for found in recommendations if found.runner_up is not None]
     few = _few(report, entries)
     trials = {entry.place: tuple(row.trial.number for row in rows_of(report, entry)) for entry in entries}
@@ -66,7 +66,7 @@ def page_of_run(
             trials=lambda entry: trials[entry.place],
             best=lambda entry: entry.valid and (entry.trial, entry.workload_index) in best,
             few=lambda entry, metric: (entry.place, metric.key) in few,
-            notes=tuple(_notes(entries, any_few=bool(few))),
+            notes=tuple(notes(entries, any_few=bool(few))),
         ),
         grids=(*(grid_of_entries(found, found.title) for found in tables_of(planned)), *_grids(report)),
         trials=tuple(of_trial(report, trial, kept) for trial in report.trials),
@@ -172,7 +172,7 @@ def _figures(entry: Entry) -> Iterator[Figure]:
             yield Figure(label=_first_upper(metric.title), value=metric.shown(value), unit=metric.unit)
 
 
-def _in_order(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def in_order(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return the entries load by load, in each the valid ones first, the best at the top."""
     found: list[Entry] = []
     for group in of_load(entries).values():
@@ -186,7 +186,8 @@ def _row_id(entry: Entry) -> str:
     return f"row-{entry.trial}-{entry.workload_index}"
 
 
-def _notes(entries: Sequence[Entry], *, any_few: bool) -> Iterator[str]:
+def notes(entries: Sequence[Entry], *, any_few: bool) -> Iterator[str]:
+    """Yield what has to be known to read the table of rows."""
     yield (
         "Each throughput is the median of the repeats. Only valid rows are ranked or recommended; "
         "charts draw suspect ones hollow."

@@ -35,7 +35,7 @@ def reigns(entries: Sequence[Entry], metric: Metric = OUTPUT) -> tuple[tuple[Rei
         load = entry.workload
         if load.max_concurrency is not None and load.request_rate is None:
             key = (
-                *(entry.source, entry.table, entry.model, entry.gpu, entry.gpus),
+                *(entry.source, entry.series, entry.table, entry.model, entry.gpu, entry.gpus),
                 *(load.dataset, load.input_len, load.output_len, load.prompts, load.extra_args),
             )
             groups.setdefault(key, {}).setdefault(load.max_concurrency, []).append(entry)

@@ -41,7 +41,7 @@ def matrix_tables(entries: Sequence[Entry], metric: Metric = OUTPUT) -> tuple[En
 def _common(entry: Entry) -> object:
     config = entry.config
     return (
-        *(entry.source, entry.table, entry.model, entry.gpu, entry.load),
+        *(entry.source, entry.series, entry.table, entry.model, entry.gpu, entry.load),
         *(config.ep, config.max_model_len, config.serve_args, config.build, config.variant),
     )
 
@@ -138,6 +138,7 @@ def _differences(entry: Entry, groups: Iterable[Sequence[Entry]]) -> str:
     heads = [group[0] for group in groups]
     config = entry.config
     differs = {
+        entry.series: several(head.series for head in heads),
         entry.table: several(head.table for head in heads),
         entry.model: several(head.model for head in heads),
         entry.load: several(head.load for head in heads),

@@ -89,7 +89,7 @@ def scaling_tables(entries: Sequence[Entry]) -> tuple[EntryTable, ...]:
 def _alike(entry: Entry) -> object:
     config = entry.config
     return (
-        *(entry.source, entry.table, entry.model, entry.gpu, entry.load),
+        *(entry.source, entry.series, entry.table, entry.model, entry.gpu, entry.load),
         *(config.ep, config.max_model_len, config.serve_args, config.build),
     )
 

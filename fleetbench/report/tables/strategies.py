@@ -60,7 +60,8 @@ def pairs(entries: Sequence[Entry]) -> tuple[tuple[Pair, ...], ...]:
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
         if entry.split_known:
-            key = (entry.source, section(entry), entry.model, entry.load, entry.config.max_model_len)
+            length = entry.config.max_model_len
+            key = (entry.source, entry.series, section(entry), entry.model, entry.load, length)
             groups.setdefault(key, []).append(entry)
     return tuple(found for group in groups.values() if (found := tuple(_pairs(group))))
 
@@ -119,6 +120,7 @@ def _table(group: Sequence[Pair], *, models: bool, loads: bool) -> EntryTable:
             first.model if models else "",
             length,
             first.load if loads else "",
+            first.series,
         ),
         table=without_empty(columns, len(group)),
         entries=tuple(entry for pair in group for entry in (pair.pipeline, pair.tensor)),
