@@ -31,7 +31,7 @@ def status(options: Options) -> Exit:
             continue
         for unit in sorted(units_of(outcome.value).values(), key=lambda unit: unit.name):
             if unit.name.startswith("vllm-"):
-                rows.append(_status_row(outcome.host, unit))
+                rows.append(status_row(outcome.host, unit))
         if isinstance(outcome.value.units, Missing):
             rows.append((outcome.host.name, "–", outcome.value.units.reason, "", "", None, None, "", ""))
     columns = ("host", "unit", "state", "boot", "gpus", "port", "restarts", "spec", "note")
@@ -40,7 +40,8 @@ def status(options: Options) -> Exit:
     return fleet.exit_status(outcomes)
 
 
-def _status_row(host: Host, unit: Unit) -> tuple[object, ...]:
+def status_row(host: Host, unit: Unit) -> tuple[object, ...]:
+    """Return the cells of a unit; the last one is what has to be known of it."""
     notes = []
     known = not unit.servers and not unit.name.startswith(
         "vllm-sweep-"

@@ -48,6 +48,30 @@ def test_systemd_accepts_the_unit_without_a_word(tmp_path: Path) -> None:
     assert (done.returncode, complaints) == (0, [])
 
 
+def test_a_persistent_one_comes_back_at_boot_and_leaves_out_a_server_that_is_down(tmp_path: Path) -> None:
+    service = replace(BALANCER, port=8001, members=(8002, 8003), persistent=True, promoted="RUN/2 9 tok/s")
+    assert service.unit_path == "/etc/systemd/system/vllm-8001.service"
+    assert service.config_path == "/etc/fleetbench/vllm-8001.conf"
+    text, configuration = unit_text(service), config_text(service)
+    for line in ("Restart=always", "WantedBy=multi-user.target", "StartLimitBurst=5"):
+        assert f"\n{line}\n" in text
+    assert "\nX-Fleetbench-Promoted=RUN/2 9 tok/s\nX-Fleetbench-Servers=8002,8003\n" in text
+    assert "/run/fleetbench" not in text
+    assert "trial" not in text.replace("RUN/2", "") + configuration
+    assert "server 127.0.0.1:8002 max_fails=1 fail_timeout=5s;" in directives(configuration)
+    assert "proxy_next_upstream error timeout;" in directives(configuration)
+    assert spec_hash(service) == spec_hash(replace(service, promoted=""))
+    assert spec_hash(service) != spec_hash(replace(service, members=(8002, 8004)))
+    if shutil.which("systemd-analyze") is None:
+        return
+    unit = tmp_path / "fleetbench-test-front.service"
+    unit.write_text(unit_text(replace(service, user="root")))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
+
+
 def test_it_is_a_sweep_unit_by_name_and_place_and_never_restarts() -> None:
     assert BALANCER.unit == "vllm-sweep-8101.service"
     assert BALANCER.unit_path == "/run/systemd/system/vllm-sweep-8101.service"

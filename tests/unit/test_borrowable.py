@@ -45,6 +45,12 @@ def test_services_on_other_gpus_and_a_sweeps_own_servers_are_not_borrowed() -> N
     assert borrowed(seen(OURS), GpuSet((2,))) == []
 
 
+def test_a_balancer_has_no_gpu_and_is_left_where_it_is() -> None:
+    front, behind = unit(8001, "", spec="f00d", servers=(8002,)), unit(8002, "0", spec="f00d")
+    assert borrowed(seen(front, behind)) == [behind.name]
+    assert borrowed(replace(seen(front, behind), gpus=()), GpuSet()) == [behind.name]
+
+
 def test_a_mark_that_cannot_be_read_means_all_gpus() -> None:
     assert borrowed(seen(replace(OURS, gpus="0-"))) == [OURS.name]
 

@@ -112,6 +112,20 @@ def test_a_unit_carries_state_file_and_running_process() -> None:
     assert (failed.spec, failed.running_spec, failed.enabled) == ("aa00bb11cc22", "", "disabled")
 
 
+def test_marks_of_a_promoted_unit_and_of_a_balancer_are_read_and_hostile_ones_are_harmless() -> None:
+    path = "/etc/systemd/system/vllm-8001.service"
+    rows = (
+        f"file\t{path}\tPROMOTED\trun-1/3 1,234 tok/s at c=64\n"
+        f"file\t{path}\tSERVERS\t8002,x,8003,,-1\n"
+        f"file\t{path}\tOTHER\tsecret\n"
+    )
+    units = facts_of(BARE, SERVING, {"marks": rows}).units
+    assert not isinstance(units, Missing)
+    found = units["vllm-8001.service"]
+    assert (found.promoted, found.servers) == ("run-1/3 1,234 tok/s at c=64", (8002, 8003))
+    assert "secret" not in str(found)
+
+
 def test_without_systemd_units_are_missing_and_the_rest_is_there() -> None:
     ended = Ended("", 1, "System has not been booted with systemd as init system (PID 1). Can't operate.\n")
     facts = facts_of(BARE, {"units": ended})

@@ -49,6 +49,31 @@ def test_from_which_trial_a_unit_was_promoted_is_no_part_of_its_hash() -> None:
     assert "\nExecStart=/bin/sh" not in render(replace(marked, promoted="a\nExecStart=/bin/sh"))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Environment="A',
+        'Environment="A=\\xff\\xfe"',
+        "Environment=",
+        'ExecStart="',
+        "Environment=FLEETBENCH_GPUS=9-1",
+        "ExecStart=/v/bin/vllm serve -m --host a --port 99999999999",
+    ],
+)
+def test_a_hostile_text_is_a_spec_without_a_build_or_an_error_and_never_a_traceback(line: str) -> None:
+    name = line.partition("=")[0]
+    lines = render(sweep_spec()).split("\n")
+    text = "\n".join(line if each.startswith(f"{name}=") else each for each in lines)
+    text += f"\nEnvironment=FLEETBENCH_SPEC={'0' * 12}\n"
+    text = text.replace("0" * 12, hash_of(text))
+    try:
+        found = spec_in(text)
+    except UsageError:
+        return
+    assert name == "Environment"
+    assert found.build == ""
+
+
 @pytest.mark.parametrize("text", ["", "[Service]\nExecStart=/bin/true\n", "no unit"])
 def test_what_is_no_unit_of_ours_is_refused(text: str) -> None:
     assert units_in(text) == ()
