@@ -160,6 +160,7 @@ def deploy(
     served_name="name that clients ask for (default: as the service that it replaces, else the model's)",
     open_firewall="open the port in firewalld",
     anyway="also a trial that is not valid, or a service that would not be what was measured",
+    parallel="how many hosts are worked on at the same time (default: 1); no new one after a failure",
     timeout=READY,
 )
 def promote(

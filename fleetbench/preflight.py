@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fleetbench.errors import NotPossible, Occupied, UsageError
@@ -21,7 +21,7 @@ def refuse(host: Host, spec: ServiceSpec, facts: HostFacts, *, ours: Sequence[st
     _refuse_gpu_count(host, spec, facts)
     mine = {spec.unit, *ours}
     _refuse_taken_gpus(host, spec, facts, mine)
-    _refuse_taken_port(host, spec, facts, mine)
+    refuse_taken_port(host, spec, facts, mine)
 
 
 def refuse_missing_venvs(host: Host, builds: Iterable[Build], facts: HostFacts) -> None:
@@ -193,7 +193,8 @@ def _refuse_taken_gpus(host: Host, spec: ServiceSpec, facts: HostFacts, mine: se
                 )
 
 
-def _refuse_taken_port(host: Host, spec: ServiceSpec, facts: HostFacts, mine: set[str]) -> None:
+def refuse_taken_port(host: Host, spec: ServiceSpec, facts: HostFacts, mine: Collection[str]) -> None:
+    """Raise NotPossible when somebody else listens on the spec's port, or will at boot; `mine` will go."""
     if isinstance(facts.listeners, Missing):
         raise NotPossible("cannot see which ports are taken", host=host.name, cause=facts.listeners.reason)
     for listener in facts.listeners:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fleetbench import deploy
-from fleetbench.errors import FleetbenchError, NotReady
+from fleetbench.errors import FleetbenchError, Interrupted, NotReady
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import GpuSet, ServiceSpec
 from fleetbench.promotion.intent import Intent, Spot
@@ -55,7 +55,8 @@ def install(means: Means, intent: Intent) -> float:
         began = _change(means, intent)
         return prove(means, intent, began)
     except FleetbenchError as exc:
-        raise deploy.failed(exc, _undone(means, intent, prove_it=True)) from None
+        waits = not isinstance(exc, Interrupted)  # Ctrl-C, where this host is not the only one
+        raise deploy.failed(exc, _undone(means, intent, prove_it=waits)) from None
     except KeyboardInterrupt:
         _undone(means, intent, prove_it=False)
         raise

@@ -11,7 +11,13 @@ from fleetbench.errors import NotPossible
 from fleetbench.facts.values import HostFacts, Missing
 from fleetbench.model import Build, GpuSet, Host, ServiceSpec
 from fleetbench.plan.gpu_sets import gpu_sets
-from fleetbench.preflight import refuse, refuse_member_count, refuse_without_nginx, units_of
+from fleetbench.preflight import (
+    refuse,
+    refuse_member_count,
+    refuse_taken_port,
+    refuse_without_nginx,
+    units_of,
+)
 from fleetbench.promotion.candidate import Candidate
 from fleetbench.promotion.measured import Measured, differences, measured_of
 from fleetbench.promotion.place import Place
@@ -83,6 +89,9 @@ def target_of(
     )
     for spec in members:
         refuse(host, spec, facts, ours=place.replaces)
+    if place.member_ports:  # nginx's own
+        front = replace(members[0], name=f"vllm-{place.port}", port=place.port)
+        refuse_taken_port(host, front, facts, {front.unit, *place.replaces})
     units = Arrangement(members=members, balancer=_balancer(found, host, place, facts))
     # What is compared is what will be read from the disk, not what it was rendered from.
     becomes = measured_of([spec_in(render(spec)) for spec in members], kind)

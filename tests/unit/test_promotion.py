@@ -10,7 +10,7 @@ from promoted_trials import NGINX, ODD_MODEL, file_of, found, installed, measure
 from report_rows import TOO_LITTLE_MEMORY, measurement, result, run
 
 from fleetbench.errors import NotPossible, Occupied, UsageError
-from fleetbench.facts.values import File, GpuProcess, Unit, Venv
+from fleetbench.facts.values import File, GpuProcess, Listener, Unit, Venv
 from fleetbench.model import Build, Config, GpuSet, TrialState
 from fleetbench.promotion.candidate import candidate, doubts, refuse_doubtful
 from fleetbench.promotion.changes import differences_of
@@ -119,6 +119,14 @@ def test_several_servers_get_ports_of_their_own_and_a_balancer_that_comes_back_a
     configuration = done.units.texts["/etc/fleetbench/vllm-8001.conf"]
     assert "max_fails=1" in configuration
     assert configuration.count("proxy_next_upstream error timeout;") == 1
+
+
+def test_the_balancers_port_has_to_be_free_too() -> None:
+    stranger = Listener(address="0.0.0.0", port=8001, pid=9, process="python", unit="foreign.service")
+    there = replace(NGINX, listeners=(stranger,))
+    assert target(found(measured_trial(Config(units=2))), there).place.port == 8002
+    with pytest.raises(Occupied, match="port 8001 is in use"):
+        target(found(measured_trial(Config(units=2))), there, asked=Asked(port=8001))
 
 
 def test_one_server_replaces_several_and_removes_what_is_left() -> None:
