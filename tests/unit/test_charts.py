@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import altair
 import pytest
+import vl_convert
 from chart_runs import eight_gpus
 from imported_figures import published
 from report_rows import CLOSED, SMALL, TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
@@ -24,6 +26,7 @@ from fleetbench.model import Config, TrialState
 from fleetbench.report.charts import Chart, charts_of_entries, png_of, svg_of
 from fleetbench.report.charts.placement import Box, apart, placed
 from fleetbench.report.charts.series import series_chart
+from fleetbench.report.charts.smaller import smaller
 from fleetbench.report.charts.written import LIST, write_charts
 from fleetbench.report.imported_entries import entries_of_import
 from fleetbench.report.own_entries import entries_of_run
@@ -235,7 +238,7 @@ def test_curves_have_the_line_of_the_slo_and_a_strip_of_what_has_no_number() -> 
     }
     chart = drawn["concurrency"]
     assert chart.finding == (
-        "Most within p99 time to first token ≤ 2,000 ms: tp=2 dp=1 units=4 at c=1024, 45,701 tok/s"
+        "Most measured within p99 time to first token ≤ 2,000 ms: tp=2 dp=1 units=4 at c=1024, 45,701 tok/s"
     )
     values = list(all_values(chart.specification))
     assert {"value": 2000.0, "text": "SLO 2,000 ms"} in values
@@ -360,3 +363,24 @@ def test_labels_are_placed_where_none_covers_another() -> None:
     assert not [1 for one, two in combinations(boxes, 2) if one.meets(two)]
     assert apart([10, 11, 12], 15, lowest=0, highest=100) == [10, 25, 40]
     assert apart([99, 98], 15, lowest=0, highest=100) == [100, 85]
+
+
+def test_a_png_is_made_smaller_and_keeps_its_pixels() -> None:
+    def parts(png: bytes) -> tuple[bytes, bytes, bytes]:
+        kinds, pixels, place = [], b"", 8
+        while place < len(png):
+            (size,) = struct.unpack_from(">I", png, place)
+            body = png[place + 8 : place + 8 + size]
+            kind = png[place + 4 : place + 8]
+            assert struct.unpack_from(">I", png, place + 8 + size)[0] == zlib.crc32(kind + body)
+            kinds.append(kind)
+            pixels += body if kind == b"IDAT" else b""
+            place += size + 12
+        return kinds[0], kinds[-1], zlib.decompress(pixels)
+
+    svg = svg_of(by_key(example())["output-throughput"].specification).decode()
+    large = bytes(vl_convert.svg_to_png(svg, scale=2))
+    small = smaller(large)
+    assert parts(small) == parts(large)
+    assert len(small) < len(large) / 2
+    assert smaller(small) == small

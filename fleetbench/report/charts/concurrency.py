@@ -129,6 +129,6 @@ def _within_limits(lines: Lines, limits: Mapping[str, float]) -> str:
         return f"No valid row keeps {said}"
     name = next(name for name, found in kept.items() if any(entry is best[0] for entry in found))
     return (
-        f"Most within {said}: {name} at c={best[0].workload.max_concurrency}, "
+        f"Most measured within {said}: {name} at c={best[0].workload.max_concurrency}, "
         f"{OUTPUT.shown(best[0].value(OUTPUT))} {OUTPUT.unit}"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from fleetbench.report.charts import marks
 from fleetbench.report.charts.concurrency import panels_of
@@ -11,6 +11,7 @@ from fleetbench.report.charts.lines import SHARED, Lines, drawn, spoken
 from fleetbench.report.charts.populations import Population, line_name
 from fleetbench.report.entry import Entry
 from fleetbench.report.metrics import OUTPUT
+from fleetbench.results.comparison import Comparison
 
 NOTABLE_PERCENT = 10.0  # what a longer context costs is said from here on
 
@@ -54,34 +55,28 @@ def context_charts(population: Population) -> Iterator[Chart]:
 
 
 def _finding(lines: Lines) -> str:
-    """Say what the longest context costs each line that was valid at both ends."""
-    changes = []
+    """Say what the longest context costs the configuration that it costs most."""
+    found = list(_from_shortest_to_longest(lines))
+    if not found:
+        return f"{OUTPUT.title} over context length"
+    ratio, name, short, long = min(found, key=lambda each: each[0].ratio)
+    if ratio.ratio > 1 - NOTABLE_PERCENT / 100:
+        once = " (measured once: the noise is unknown)" if ratio.low is None else ""
+        return f"A longer context costs no configuration {NOTABLE_PERCENT:g} % of its {OUTPUT.title}{once}"
+    says = ratio.sentence(against=f"that at {short:,g}")
+    return f"A longer context costs {name} most: {OUTPUT.title} at {long:,g} tokens is {says}"
+
+
+def _from_shortest_to_longest(lines: Lines) -> Iterator[tuple[Comparison, str, float, float]]:
     for name, found in lines.points.items():
-        valid = sorted(
-            (
-                (place, entry)
-                for place, entry in found
-                if entry.status is lines.status and entry.value(OUTPUT)
-            ),
-            key=lambda point: point[0],
-        )
-        if valid and valid[0][0] < valid[-1][0]:
-            first, last = valid[0][1].value(OUTPUT) or 0.0, valid[-1][1].value(OUTPUT) or 0.0
-            changes.append(((last / first - 1) * 100, name, valid[0][0], valid[-1][0]))
-    percent, name, short, long = min(changes)
-    if percent > -NOTABLE_PERCENT:
-        return (
-            f"A longer context costs no configuration {NOTABLE_PERCENT:g} % of its {OUTPUT.title}"
-            f"{_measured_once(lines.entries)}"
-        )
-    several = sum(change <= -NOTABLE_PERCENT for change, *_ in changes)
-    others = f"; {several} of {len(changes)} lose {NOTABLE_PERCENT:g} % or more" if len(changes) > 1 else ""
-    return (
-        f"{name} has {-percent:.0f} % less {OUTPUT.title} at {long:,g} tokens of context than at {short:,g}"
-        f"{others}{_measured_once(lines.entries)}"
-    )
+        ends = [(place, entry) for place, entry in found if entry.status is lines.status]
+        if not ends:
+            continue
+        (short, first), (long, last) = min(ends, key=_place), max(ends, key=_place)
+        compared = last.against(first, OUTPUT) if short < long else None
+        if compared is not None:
+            yield compared, name, short, long
 
 
-def _measured_once(entries: Sequence[Entry]) -> str:
-    once = all(entry.repeats <= 1 for entry in entries)
-    return " (measured once: the noise is unknown)" if once else ""
+def _place(point: tuple[float, Entry]) -> float:
+    return point[0]

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from fleetbench.errors import FleetbenchError, one_line
+from fleetbench.report.charts.smaller import smaller
 
 WIDTH = 800
 PIXELS_PER_POINT = 2  # for screens with small pixels; 1600 wide
@@ -174,6 +175,7 @@ def _title_lines(finding: str) -> list[str]:
     text = one_line(capitalised(finding), TITLE_CHARACTERS)
     kept = re.sub(r"(?<=\w=)(\S{1,20}) (?=\w{1,20}=)", "\\1\N{NO-BREAK SPACE}", text)
     kept = re.sub(r"(?<=\d) (?=%|tok/s|ms\b|GPUs?\b)", "\N{NO-BREAK SPACE}", kept)
+    kept = re.sub(r"(?<=[≤<]) (?=\d)", "\N{NO-BREAK SPACE}", kept)
     return textwrap.wrap(kept, TITLE_COLUMNS, max_lines=TITLE_LINES, placeholder="…") or [""]
 
 
@@ -239,7 +241,7 @@ def png_of(specification: Mapping[str, Any]) -> bytes:
 
 def png_of_svg(svg: bytes) -> bytes:
     """Return the PNG of an SVG that `svg_of` made: half the work, where both are wanted."""
-    return bytes(_converted(lambda convert: convert.svg_to_png(svg.decode(), scale=PIXELS_PER_POINT)))
+    return smaller(_converted(lambda convert: convert.svg_to_png(svg.decode(), scale=PIXELS_PER_POINT)))
 
 
 def _converted(draw: Callable[[Any], Any]) -> Any:

@@ -170,6 +170,7 @@ def x_axis(lines: Lines, *, titled: bool) -> Any:
             domainColor=FAINT,
             tickColor=FAINT,
             labelOverlap="greedy",
+            labelSeparation=8,
         ),
     )
 
@@ -256,9 +257,9 @@ def _panel(sheet: Sheet, lines: Lines, metric: Metric, *, last: bool) -> dict[st
         rule = sheet.of([{"value": limit, "text": f"SLO {limit:,g} {metric.unit}"}])
         layers += [
             rule.mark_rule(color=GAP_COLOUR, strokeDash=[7, 4], strokeWidth=1.5).encode(y=y),
-            rule.mark_text(
-                align="right", baseline="bottom", dy=-3, fontSize=12, color=GAP_COLOUR, x=width() - 4
-            ).encode(y=y, text="text:N"),
+            rule.mark_text(align="left", baseline="bottom", dy=-3, fontSize=12, color=GAP_COLOUR, x=4).encode(
+                y=y, text="text:N"
+            ),
         ]
     how = ", logarithmic" if logarithmic else ""
     return sheet.layered(layers, width=width(), height=PANEL_PX, title=f"{metric.title}, {metric.unit}{how}")

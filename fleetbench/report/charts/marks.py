@@ -76,13 +76,14 @@ def said(entry: Entry, metric: Metric, name: str = "") -> str:
     return f"{called} {metric.shown(value)}{' (suspect)' if entry.status is Status.SUSPECT else ''}"
 
 
-def labels(entries: Sequence[Entry]) -> list[str]:
-    """Return the axis label of each entry; cut short, they are still different."""
-    found = [wrapped(entry.name) for entry in entries]
+def labels(entries: Sequence[Entry], names: Sequence[str] = ()) -> list[str]:
+    """Return the axis label of each entry, of its own name or of `names`; cut short, they still differ."""
+    called = list(names) or [entry.name for entry in entries]
+    found = [wrapped(name) for name in called]
     numbers = [entry.trial or place for place, entry in enumerate(entries, start=1)]
     found = [
-        wrapped(f"#{number} {entry.name}") if found.count(label) > 1 else label
-        for label, number, entry in zip(found, numbers, entries, strict=True)
+        wrapped(f"#{number} {name}") if found.count(label) > 1 else label
+        for label, number, name in zip(found, numbers, called, strict=True)
     ]
     return [
         f"{label} ({found[:place].count(label) + 1})" if label in found[:place] else label

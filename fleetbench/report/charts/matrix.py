@@ -55,15 +55,11 @@ def matrix_charts(population: Population) -> Iterator[Chart]:
     shown = {key: group for key, group in groups.items() if len({_place(entry) for entry in group}) > 1}
     if not any(entry.valid and entry.value(OUTPUT) for group in shown.values() for entry in group):
         return
-    rankings = [
-        Ranking(name=_named(key), order=ranked(group, OUTPUT), among=len(group))
-        for key, group in shown.items()
-    ]
-    finding = about(rankings, OUTPUT)
+    drawn = [entry for group in shown.values() for entry in group]
+    finding = about([Ranking(name="", order=ranked(drawn, OUTPUT), among=len(drawn))], OUTPUT)
     most = max(entry.value(OUTPUT) or 0 for group in shown.values() for entry in group if entry.valid)
     sheet = Sheet()
     panels = [_panel(sheet, _named(key), group, most, titled=len(shown) > 1) for key, group in shown.items()]
-    drawn = [entry for group in shown.values() for entry in group]
     yield Chart(
         key=population.key("splits"),
         finding=finding,

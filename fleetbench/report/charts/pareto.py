@@ -55,10 +55,11 @@ def pareto_charts(population: Population, limits: Mapping[str, float]) -> Iterat
             and (user := entry.value(PER_USER)) is not None
             and (gpu := entry.value(PER_GPU)) is not None
         ]
-        edge = frontier(points)
+        kept = [point for point in points if within(point.entry, limits)]
+        edge = frontier(kept) or frontier(points)
         if len(edge) < 1 or len(points) < 2:
             continue
-        finding = _finding(points, edge)
+        finding = f"{'Within the SLO, ' if limits and kept else ''}{_finding(points, edge)}"
         rest = [entry for entry in group if not any(point.entry is entry for point in points)]
         sheet = Sheet()
         yield Chart(
@@ -76,7 +77,7 @@ def pareto_charts(population: Population, limits: Mapping[str, float]) -> Iterat
                 (
                     "Each point is a configuration under a load; up and to the right is better. The black "
                     "line joins the valid points that no other one beats in both. Hollow and grey: suspect."
-                    + (" Faint: beyond the SLO." if limits else ""),
+                    + (" Faint: beyond the SLO, and not joined." if limits else ""),
                     marks.without(rest, PER_USER),
                     population.about,
                 ),

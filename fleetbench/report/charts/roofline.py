@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetbench.errors import one_line
@@ -21,8 +21,8 @@ from fleetbench.report.charts.frame import (
     alternative,
     legend,
 )
-from fleetbench.report.charts.populations import Population
-from fleetbench.report.entry import Entry
+from fleetbench.report.charts.populations import Population, line_name
+from fleetbench.report.entry import Entry, Status
 from fleetbench.report.metrics import OUTPUT
 
 MOST_ROWS = 32
@@ -47,10 +47,13 @@ def roofline_charts(population: Population) -> Iterator[Chart]:
     if not known:
         return
     order = sorted(known, key=lambda entry: -(_share(entry) or 0))
-    rest = [entry for entry in entries if not any(entry is other for other in known)]
+    rest = [entry for entry in entries if entry.status not in marks.DRAWN]
+    without = len(entries) - len(known) - len(rest)
     shown = [*order, *rest][:MOST_ROWS]
     cut = len(order) + len(rest) - len(shown)
-    finding = _finding([entry for entry in order if entry.valid] or order)
+    status = Status.VALID if any(entry.valid for entry in known) else Status.SUSPECT
+    named = {id(entry): line_name(entry, population) for entry in shown}
+    finding = marks.warned(_finding([e for e in order if e.status is status], named), status)
     sheet = Sheet()
     yield Chart(
         key=population.key("roofline"),
@@ -58,15 +61,17 @@ def roofline_charts(population: Population) -> Iterator[Chart]:
         alt=alternative(
             "Bars of the share of the ceiling",
             finding,
-            [f"{entry.name} {_share(entry):.0f} %, held back by {_binds(entry)}" for entry in order],
+            [f"{entry.name} {_share(entry):.0f} %, {_held_back(entry)}" for entry in order],
         ),
         section=Section.HARDWARE,
         specification=sheet.framed(
-            _drawn(sheet, shown),
+            _drawn(sheet, shown, [named[id(entry)] for entry in shown], status),
             finding,
             (
                 "Share of the overlapped ceiling: all reading, arithmetic and sending at once, nothing else. "
                 f"60 to 80 % is very good. Under {population.busiest}. {marks.left_out(entries)}",
+                marks.why_suspect(known) if status is Status.SUSPECT else "",
+                f"Of {without} no ceiling is known." if without else "",
                 f"{cut} more are in the tables." if cut else "",
                 population.about,
             ),
@@ -79,24 +84,25 @@ def _share(entry: Entry) -> float | None:
     return float(share) if isinstance(share, int | float) and not isinstance(share, bool) else None
 
 
-def _binds(entry: Entry) -> str:
-    words = str(entry.ceiling.get("binds") or "unknown").split("; ")
-    return " and ".join(dict.fromkeys(BINDS.get(word, (one_line(word, 40), ""))[0] for word in words))
+def _held_back(entry: Entry) -> str:
+    words = dict.fromkeys(str(entry.ceiling.get("binds") or "unknown").split("; "))
+    known = [BINDS.get(word, (one_line(word, 40), ""))[0] for word in words if word != "unknown"]
+    return f"held back by {' and '.join(known)}" if known else "what holds it back is not known"
 
 
-def _finding(order: Sequence[Entry]) -> str:
+def _finding(order: Sequence[Entry], named: Mapping[int, str]) -> str:
     best, worst = order[0], order[-1]
-    near = (
-        f"{best.name} comes nearest to its ceiling: {_share(best):.0f} % of it, held back by {_binds(best)}"
-    )
+    near = f"{named[id(best)]} comes nearest to its ceiling: {_share(best):.0f} % of it, {_held_back(best)}"
     if best is worst:
         return near
-    return f"{near}; {worst.name} is farthest: {_share(worst):.0f} %, held back by {_binds(worst)}"
+    return f"{near}; {named[id(worst)]} is farthest: {_share(worst):.0f} %, {_held_back(worst)}"
 
 
-def _drawn(sheet: Sheet, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def _drawn(
+    sheet: Sheet, entries: Sequence[Entry], names: Sequence[str], status: Status
+) -> list[dict[str, Any]]:
     altair = altair_module()
-    labels = marks.labels(entries)
+    labels = marks.labels(entries, names)
     width = WIDTH - 2 * MARGIN - marks.LABEL_WIDTH_PX - marks.label_px(labels)
     right = max(100.0, *(_share(entry) or 0 for entry in entries)) * 1.06
     bars: list[dict[str, Any]] = []
@@ -105,22 +111,22 @@ def _drawn(sheet: Sheet, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         share = _share(entry) if entry.status in marks.DRAWN else None
         row = {"label": label, **marks.facts(entry, OUTPUT)}
         if share is None:
-            why = "no ceiling is known" if entry.valid else marks.gap_text(entry, OUTPUT)
-            gaps.append({**row, "text": why})
+            gaps.append({**row, "text": marks.gap_text(entry, OUTPUT)})
             continue
         first = str(entry.ceiling.get("binds") or "unknown").split("; ")[0]
-        suspect = "" if entry.valid else f"{marks.gap_text(entry, OUTPUT)}. "
+        suspect = "" if entry.status is status else f"{marks.gap_text(entry, OUTPUT)}. "
+        held = _held_back(entry)
         why = one_line(str(entry.ceiling.get("why") or ""), 200)
         bars.append(
             {
                 **row,
                 "share": share,
                 "whole": 100.0,
-                "valid": entry.valid,
+                "counts": entry.status is status,
                 "binds": BINDS.get(first, BINDS["unknown"])[0],
                 "why": why or "–",
                 "number": f"{share:.0f} %" if share >= 10 else f"{share:.1f} %",
-                "text": one_line(f"{suspect}Held back by {_binds(entry)}{f': {why}' if why else ''}", 200),
+                "text": one_line(f"{suspect}{held[0].upper()}{held[1:]}{f': {why}' if why else ''}", 200),
             }
         )
     present = [words for words in BINDS.values() if any(bar["binds"] == words[0] for bar in bars)]
@@ -151,7 +157,7 @@ def _drawn(sheet: Sheet, entries: Sequence[Entry]) -> list[dict[str, Any]]:
                 scale=altair.Scale(domain=names, range=[colour for _, colour in present]),
                 legend=legend(names, "square"),
             ),
-            opacity=altair.condition("datum.valid", altair.value(1), altair.value(0.35)),
+            opacity=altair.condition("datum.counts", altair.value(1), altair.value(0.35)),
             tooltip=tips,
         ),
         data.mark_text(align="left", dx=6, dy=above, fontSize=13, fontWeight="bold", color=INK).encode(

@@ -38,7 +38,7 @@ from fleetbench.report.metrics import OUTPUT
 HEIGHT, AXIS_PX, LABEL_PX = 380, 60, 15
 KINDS = {"tp": "tensor (tp)", "dp": "data (dp)", "pp": "pipeline (pp)", "units": "servers (units)"}
 MIXED = "several ways at once"
-LABEL_CHARACTERS = 34
+LABEL_CHARACTERS = 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,8 @@ def _called(point: _Point) -> str:
 
 def _label(point: _Point, status: Status) -> str:
     suspect = "" if point.entry.status is status else ", suspect"
-    name = one_line(point.entry.name, LABEL_CHARACTERS - 12)
+    entry = point.entry
+    name = one_line(entry.name if entry.imported else entry.config.label, LABEL_CHARACTERS)
     return f"{name}: {point.speedup:.1f}× ({percent(point.efficiency)}{suspect})"
 
 
@@ -206,7 +207,7 @@ def _drawn(sheet: Sheet, points: Sequence[_Point], status: Status) -> list[dict[
     most = max(point.gpus for point in points)
     base = min(point.gpus for point in points)
     top = max(most / base, *(point.high for point in points)) * 1.06
-    right = most + (most - base) * 0.44  # room for the labels of the last points
+    right = most + (most - base) * 0.5  # room for the labels of the last points
     rows = [
         {
             "line": point.line,
