@@ -6,10 +6,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from report_rows import TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
+from report_rows import CLOSED, SMALL, TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
 
 from fleetbench.commands.report import print_report
 from fleetbench.model import Config, TrialState
+from fleetbench.report.charts import charts_of_entries
+from fleetbench.report.charts.frame import png_of
 from fleetbench.report.entry import Entry
 from fleetbench.report.html.kept import Kept
 from fleetbench.report.html.run_page import page_of_run
@@ -153,6 +155,40 @@ def test_one_valid_row_of_several_leads_without_being_called_the_best() -> None:
     assert "tp=1 dp=1: output throughput 100 tok/s, the only valid one of 2".replace("100", "100.0") in text
     assert "highest" not in text.partition("## Results")[0]
     assert "Nothing" not in text
+
+
+def test_one_chart_shows_what_became_of_each_configuration_with_its_suspect_number() -> None:
+    (chart,) = charts_of_entries(entries_of_run(suspects()))
+    assert chart.key == "outcomes"
+    assert chart.finding.startswith("Nothing can be ranked: of 3 rows 2 are suspect, 1 failed")
+    rows = {row["name"]: row for rows in chart.specification["datasets"].values() for row in rows}
+    assert [rows[name]["value"] for name in ("tp=1 dp=1", "tp=2 dp=1", "tp=4 dp=1")] == [240.0, 3100.0, None]
+    assert rows["tp=1 dp=1"]["why"] == "suspect: the server ran in eager mode, at 240 tok/s"
+    assert rows["tp=4 dp=1"]["why"] == "failed: CUDA out of memory"
+    assert "tp=4 dp=1 failed: CUDA out of memory" in chart.alt
+    assert png_of(chart.specification).startswith(b"\x89PNG")
+
+
+def test_what_failed_everywhere_has_a_chart_without_an_axis_of_numbers() -> None:
+    failed = [trial(n, Config(tp=n), state=TrialState.FAILED, failure=TOO_LITTLE_MEMORY) for n in (1, 2)]
+    (chart,) = charts_of_entries(entries_of_run(summarise(run(), failed, [])))
+    assert "all 2 rows failed" in chart.finding
+    assert "tok/s" not in str(chart.specification["title"])
+    assert png_of(chart.specification).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("report", [pending(RunState.RUNNING), summarise(run(), [], [])])
+def test_where_nothing_was_tried_there_is_no_chart(report: Report) -> None:
+    assert list(charts_of_entries(entries_of_run(report))) == []
+
+
+def test_sixty_rows_under_two_loads_are_charts_that_leave_none_out() -> None:
+    loads = {"workloads": (CLOSED, SMALL), "state": TrialState.FAILED, "failure": TOO_LITTLE_MEMORY}
+    trials = [trial(n, Config(max_model_len=1000 + n), **loads) for n in range(1, 31)]
+    charts = list(charts_of_entries(entries_of_run(summarise(run(), trials, []))))
+    assert [chart.key for chart in charts] == ["outcomes", "outcomes-2"]
+    shown = [row for c in charts for rows in c.specification["datasets"].values() for row in rows]
+    assert len({(row["name"], row["load"]) for row in shown}) == 60
 
 
 def test_what_a_host_wrote_stays_on_one_line() -> None:

@@ -11,6 +11,7 @@ from fleetbench.report.charts.concurrency import concurrency_charts
 from fleetbench.report.charts.context import context_charts
 from fleetbench.report.charts.frame import Chart
 from fleetbench.report.charts.matrix import matrix_charts
+from fleetbench.report.charts.outcomes import outcome_charts
 from fleetbench.report.charts.pareto import pareto_charts
 from fleetbench.report.charts.populations import populations
 from fleetbench.report.charts.roofline import roofline_charts
@@ -26,13 +27,16 @@ LARGEST_BYTES = 64 * 1024 * 1024  # of a file of samples, packed
 
 
 def charts_of_entries(entries: Iterable[Entry], *, slo: Mapping[str, float] | None = None) -> Iterator[Chart]:
-    """Yield every chart that entries can show.
+    """Yield every chart that entries can show; of own ones without a valid row, what became of each.
 
     Args:
         entries: of one source or several; each source and model has charts of its own.
         slo: the most that a metric may be, by its key: `{"p99_ttft_ms": 2000}`.
     """
     for population in populations(entries):
+        if not any(entry.valid or entry.imported for entry in population.entries):
+            yield from outcome_charts(population)
+            continue
         yield from matrix_charts(population)
         yield from scaling_charts(population)
         yield from pareto_charts(population, slo or {})
