@@ -103,7 +103,7 @@ def _measurements(number: int, config: Config, kind: int) -> list[MeasurementRow
     verdict, text = Verdict.VALID, ""
     if kind in (6, 10):
         verdict, text = (Verdict.SUSPECT, SUSPECT) if kind == 6 else (Verdict.INVALID, INVALID)
-    rule = "gpu-shared" if kind == 6 else "requests-failed"
+    rule = "foreign-load" if kind == 6 else "failed-requests"
     findings = (Finding(rule=rule, verdict=verdict, text=text, numbers={"seconds": 41.0}),) if text else ()
     made = []
     for repeat in range(4):

@@ -174,7 +174,7 @@ def test_a_chart_tells_its_values_to_a_pointer_and_to_the_keyboard(show: Open) -
         assert len(paper.locator("svg").get_attribute("aria-label") or "") > 40
         mark = paper.locator("[data-says]").first
         mark.scroll_into_view_if_needed()
-        mark.hover()
+        mark.hover(position={"x": 4, "y": 4})  # there may be a text in its middle
         assert "configuration: " in page.locator("#tip").inner_text()
         page.mouse.move(0, 0)
         assert not page.locator("#tip").is_visible()
@@ -186,6 +186,19 @@ def test_a_chart_tells_its_values_to_a_pointer_and_to_the_keyboard(show: Open) -
         assert page.locator("#tip").inner_text() != first
         page.keyboard.press("Escape")
         assert not page.locator("#tip").is_visible()
+
+
+def test_charts_that_are_shown_on_demand_tell_their_values_too(show: Open) -> None:
+    with show() as found:
+        page = found.page
+        before = page.locator(".paper").count()
+        page.locator("details.others > summary").first.click()
+        expect(page.locator("details.others .paper svg").first).to_be_visible()
+        assert page.locator(".paper").count() > before
+        page.locator("details.others .paper").first.focus()
+        page.keyboard.press("End")
+        assert page.locator("#tip").inner_text()
+        assert found.errors == []
 
 
 def test_charts_and_rows_are_there_without_javascript(show: Open) -> None:

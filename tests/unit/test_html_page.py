@@ -265,7 +265,7 @@ def test_evidence_is_read_from_the_run(tmp_path: Path) -> None:
     assert ("GPUs", "8× NVIDIA H200", "8× NVIDIA H200") in failed.versions.rows
     suspect = next(row for row in page.results.rows if row.status.value == "suspect")
     assert [(found.rule, found.verdict, found.text) for found in suspect.evidence.said] == [
-        ("gpu-shared", "suspect", SUSPECT)
+        ("foreign-load", "suspect", SUSPECT)
     ]
     assert suspect.evidence.said[0].numbers == "seconds = 41"
 
@@ -330,6 +330,13 @@ def test_charts_stand_by_section_and_the_first_ones_are_shown_at_once() -> None:
     text = html(page)
     assert "Metric by metric: 4 more charts" in text
     assert len(re.findall(r'id="chart-[\w-]+"', text)) == 10
+
+
+def test_large_charts_are_not_shown_at_once_but_the_first() -> None:
+    large = f'<svg xmlns="http://www.w3.org/2000/svg"><path d="M{"0,0h1" * 70_000}"/></svg>'
+    drawn = [(_chart(f"m{place}", Section.METRICS), large) for place in range(3)]
+    (gallery,) = with_charts(page_of_run(everything(), Kept()), drawn).galleries
+    assert (len(gallery.drawings), len(gallery.more)) == (1, 2)
 
 
 def test_a_chart_that_the_page_has_no_room_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
