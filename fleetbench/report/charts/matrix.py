@@ -37,7 +37,7 @@ ROW_PX, TITLE_PX = 84, 34
 WIDEST_CELL_PX = 160
 # Light to dark blue: what is more is darker, also without colours.
 SHADES = ("#E8F1FA", "#A9CFEC", "#56A0D3", "#0072B2", "#00436B")
-DARK_FROM = 0.55  # of the scale, from where on text is white
+DARK_FROM = 0.7  # of the scale: white from there on, black below, each has 4.5 : 1 on its cell
 CAUSE_LINES, LINE_PX = 4, 15
 _OWN_COLOURS = {"scale": {"color": "independent"}}  # of cells, and of the text on them
 
@@ -206,7 +206,7 @@ def _cell(entry: Entry, most: float, cell_px: float, *, best: bool) -> dict[str,
         "value": value,
         "text": OUTPUT.shown(value),
         "more": "best measured" if best and value == most else share,
-        "ink": "white" if dark else INK,
+        "ink": "white" if dark else "black",
         "edge": INK if best else FAINT,
         "edge_px": 3 if best else 0,
     }
