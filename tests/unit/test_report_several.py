@@ -267,6 +267,29 @@ def test_the_files_hold_the_rows_of_all_runs(store: Store, tmp_path: Path) -> No
     assert all(f"charts/{chart.name}" in paths.markdown.read_text() for chart in paths.charts)
 
 
+def test_imported_figures_stand_in_a_section_of_their_own_and_are_ranked_with_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [put_run(store, *splits()), put_run(store, *splits(H200, host="lab-02"))]
+    monkeypatch.setenv("FLEETBENCH_RUNS", str(store.runs_directory))
+    source = Path(__file__).parents[2] / "inventory" / "published" / "multi-gpu-report.toml"
+    assert CliRunner().invoke(main, ["import", str(source)]).exit_code == 0
+    alone = CliRunner().invoke(main, ["report", *runs, "--format", "markdown"])
+    both = CliRunner().invoke(main, ["report", *runs, "imported/multi", "--format", "markdown"])
+    assert both.exit_code == 0, both.output
+    own, _, others = both.stdout.partition("\n## What others measured\n")
+    assert own.strip() == alone.stdout.strip()
+    assert "Llama-8B" in others
+    assert "H200 tp=2 dp=2" not in others
+    (place,) = (store.runs_directory / "reports").iterdir()
+    assert (place / "imported.csv").is_file()
+    page = (place / "report.html").read_text()
+    assert "Imported, not ranked with the runs: multi-gpu-report" in page
+    twice = CliRunner().invoke(main, ["report", *runs, "imported", "imported/multi"])
+    assert twice.exit_code != 0
+    assert "named twice" in str(twice.exception) + twice.output
+
+
 def test_the_command_reports_on_several_runs(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fleetbench import __version__
@@ -26,8 +26,8 @@ from fleetbench.report.together.text import heading, tables_of_model
 Place = tuple[str, int]  # run and trial
 
 
-def page_of_several(found: Joined, kept: Mapping[str, Kept]) -> Page:
-    """Return the page of several runs; `kept`: the directory of each run by its id.
+def page_of_several(found: Joined, kept: Mapping[str, Kept], *, grids: Sequence[Grid] = ()) -> Page:
+    """Return the page of several runs; `kept`: the directory of each run by its id; `grids`: further tables.
 
     Trials are numbered anew, since each run begins at 1.
     """
@@ -65,7 +65,7 @@ def page_of_several(found: Joined, kept: Mapping[str, Kept]) -> Page:
                 notes(entries, any_few=any(few(entry, metric) for entry in entries for metric in METRICS))
             ),
         ),
-        grids=tuple(_grids(found)),
+        grids=(*_grids(found), *grids),
         trials=tuple(_trials(found, kept, numbers)),
         version=__version__,
     )

@@ -14,10 +14,11 @@ from fleetbench.report.columns import Table, measurement_table, summary_table
 from fleetbench.report.csv_text import csv_text
 from fleetbench.report.files import NO_LIMITS, ReportPaths, read_report
 from fleetbench.report.html.galleries import with_charts
+from fleetbench.report.html.grids import grid_of_entries
 from fleetbench.report.html.joined_page import page_of_several
 from fleetbench.report.html.kept import Kept
 from fleetbench.report.html.render import html
-from fleetbench.report.imported import Found, imported_table
+from fleetbench.report.imported import Found, heading, imported_table, imported_tables
 from fleetbench.report.imported_entries import entries_of_import
 from fleetbench.report.together.joined import Joined, joined
 from fleetbench.report.together.text import text_of_several
@@ -101,12 +102,17 @@ def write_several(
     """
     place = directory or store.runs_directory / DIRECTORY / found.name
     own = {report.run.id: store.directory(report.run.id) for report in found.reports}
-    foreign = [entry for source, rows in imported for entry in entries_of_import(source, rows)]
+    foreign = [
+        grid_of_entries(each, f"Imported, not ranked with the runs: {source.id}, {heading(each)}")
+        for source, rows in imported
+        for each in imported_tables(entries_of_import(source, rows))
+    ]
     try:
-        charts = tuple(charts_of_entries((*found.entries, *foreign), slo=limits))
+        charts = tuple(charts_of_entries(found.entries, slo=limits))
         drawn = write_charts(charts, place / "charts")
         svgs = [chart.svg.read_text("utf-8") for chart in drawn]
-        page = page_of_several(found, {run: Kept(directory=raw, page=place) for run, raw in own.items()})
+        kept = {run: Kept(directory=raw, page=place) for run, raw in own.items()}
+        page = page_of_several(found, kept, grids=foreign)
         page = with_charts(page, zip(charts, svgs, strict=True))
         paths = ReportPaths(
             directory=place,

@@ -65,7 +65,10 @@ def _parts(found: Joined, charts: Sequence[tuple[str, str]], imported: Found) ->
     yield from (f"![{escaped(sentence)}]({path})" for path, sentence in charts)
     if imported:
         yield "## What others measured"
-        yield "Beside the runs, not ranked with them: `valid` means that nothing contradicts a row."
+        yield (
+            "Beside the runs, not ranked with them: `valid` means that nothing contradicts a row. "
+            "Charts of a source are in its own report: `fleetbench report imported/SOURCE`."
+        )
     for source, rows in imported:
         yield from source_parts(source, rows)
 
