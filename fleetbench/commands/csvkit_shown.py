@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import locale
 import os
@@ -11,8 +12,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fleetbench.errors import FleetbenchError, UsageError, one_line
+
+# Of CSV that we wrote: csvkit guesses the delimiter from the beginning of a file, and wide rows mislead it.
+OURS = ("--snifflimit", "0")
 
 
 def looked(text: str, *options: str) -> str:
@@ -34,7 +39,7 @@ def _shown(module: str, name: str, text: str, options: Sequence[str]) -> str:
         utility = _utility(module, name)
         output, errors = io.StringIO(), io.StringIO()
         try:
-            utility([*options, "--snifflimit", "0", str(path)], output, errors).run()
+            utility([*options, str(path)], output, errors).run()
         except SystemExit as exc:
             raise UsageError(f"{module} does not take {' '.join(options)}") from exc
         except Exception as exc:
@@ -43,9 +48,7 @@ def _shown(module: str, name: str, text: str, options: Sequence[str]) -> str:
         return "\n".join(map(_printable, output.getvalue().splitlines()))
 
 
-def _utility(module: str, name: str):  # type: ignore[no-untyped-def]
-    import importlib
-
+def _utility(module: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"csvkit.utilities.{module}"), name)
     except locale.Error:  # csvstat sets the user's locale when it is loaded, and there are wrong ones

@@ -32,7 +32,7 @@ _TO_SCREEN = ("markdown", "csv", "json", "prometheus")
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
-    help="Where to; default: the screen for text, else a name in the working directory after the run.",
+    help="Where to; default: the screen for text, else the working directory, called after the run.",
 )
 @click.option(
     "--rows",

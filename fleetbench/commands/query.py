@@ -76,9 +76,8 @@ def look(what: str, columns: str | None, timeout: float) -> None:
     """Show a run's summary, the answer of a query or any CSV file as a table, as csvlook does."""
     from fleetbench.commands.csvkit_shown import looked
 
-    text, cut = _csv_of(what, columns, LOOKED_AT, timeout)
-    shown = looked(text, "--max-rows", str(MOST_SHOWN))
-    console.write(shown)
+    text, options, cut = _csv_of(what, columns, LOOKED_AT, timeout)
+    console.write(looked(text, *options, "--max-rows", str(MOST_SHOWN)))
     if cut:
         console.progress(f"look: {cut:,} rows; --format csv of export and query gives all")
 
@@ -91,12 +90,15 @@ def stat(what: str, columns: str | None, timeout: float) -> None:
     """Describe each column of a run's summary, a query's answer or any CSV file, as csvstat does."""
     from fleetbench.commands.csvkit_shown import described
 
-    text, _ = _csv_of(what, columns, ("all",), timeout)
-    console.write(described(text))
+    text, options, _ = _csv_of(what, columns, ("all",), timeout)
+    console.write(described(text, *options))
 
 
-def _csv_of(what: str, columns: str | None, usual: tuple[str, ...], timeout: float) -> tuple[str, int]:
-    """Return CSV, and how many rows it has when these are more than are shown."""
+def _csv_of(
+    what: str, columns: str | None, usual: tuple[str, ...], timeout: float
+) -> tuple[str, tuple[str, ...], int]:
+    """Return CSV, csvkit's options for it, and how many rows it has when these are more than are shown."""
+    from fleetbench.commands.csvkit_shown import OURS
     from fleetbench.report.csv_text import csv_text
 
     if _SQL.match(what):
@@ -106,7 +108,7 @@ def _csv_of(what: str, columns: str | None, usual: tuple[str, ...], timeout: flo
         from fleetbench.commands.parse import read_text
 
         if not columns:
-            return read_text(what), 0
+            return read_text(what), (), 0
         raise UsageError("-c is for runs and queries", next_step=f"csvcut -c {one_line(columns, 60)} FILE")
     else:
         from fleetbench.report.columns import summary_table
@@ -117,7 +119,7 @@ def _csv_of(what: str, columns: str | None, usual: tuple[str, ...], timeout: flo
             table = summary_table(read_report(store, what))
         wanted = columns.split(",") if columns else list(usual)
     chosen = table if wanted == ["all"] else _chosen(table, wanted)
-    return csv_text(chosen), len(chosen.rows) if len(chosen.rows) > MOST_SHOWN else 0
+    return csv_text(chosen), OURS, len(chosen.rows) if len(chosen.rows) > MOST_SHOWN else 0
 
 
 def _chosen(table: Table, wanted: list[str]) -> Table:
@@ -179,8 +181,8 @@ def _print(table: Table, form: str) -> None:
     elif not table.rows:
         console.write(", ".join(one_line(name, 60) for name in table.columns) + "\n(no rows)")
     else:
-        from fleetbench.commands.csvkit_shown import looked
+        from fleetbench.commands.csvkit_shown import OURS, looked
 
-        console.write(looked(csv_text(table), "--max-rows", str(MOST_SHOWN)))
+        console.write(looked(csv_text(table), *OURS, "--max-rows", str(MOST_SHOWN)))
         if len(table.rows) > MOST_SHOWN:
             console.progress(f"query: {len(table.rows):,} rows; --format csv gives all")

@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 CONFIDENCE = 0.95
 # From here on the order of the values alone gives an interval, whatever their distribution is.
@@ -157,6 +158,7 @@ def middle(group: Sequence[float]) -> float:
     return statistics.fmean(group)
 
 
+@lru_cache(maxsize=4096)  # a report asks a thousand times for the same few
 def t_quantile(probability: float, degrees: float) -> float:
     """Return the quantile of Student's t distribution; `degrees` of freedom need not be whole."""
     from scipy.special import stdtrit
@@ -171,6 +173,7 @@ def t_tail(value: float, degrees: float) -> float:
     return float(stdtr(degrees, -value))
 
 
+@lru_cache(maxsize=4096)
 def _order_rank(count: int, confidence: float) -> int:
     """Return how many values at each end lie outside the interval of the median.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from exported_runs import CONFIGS, HOSTILE, WORKLOADS, fill, output_tps
+from imported_figures import PUBLISHED
 from measured_runs import measured_run
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -22,7 +23,11 @@ from fleetbench.export.prometheus import GAUGES
 from fleetbench.export.vllm import sweep_files
 from fleetbench.report.columns import measurement_columns, summary_columns
 from fleetbench.results.dictionary import version
+from fleetbench.results.imports.judging import judged
+from fleetbench.results.imports.read import read_source
+from fleetbench.results.imports.values import Conditions, ForeignRow, Source
 from fleetbench.results.store import Store, open_store
+from fleetbench.results.values import BenchResult
 
 
 @pytest.fixture
@@ -165,6 +170,34 @@ def test_csvkit_reads_what_is_exported(rows: str, hostile: tuple[Store, str]) ->
     kinds = {each["column_name"]: each["type"] for each in json.loads(csvkit("csvstat", "--json", str(path)))}
     assert {kinds[name] for name in ("trial", "tp", "output_throughput", "p99_ttft_ms")} == {"Number"}
     assert {kinds[name] for name in ("run", "host", "model", "configuration")} == {"Text"}
+
+
+def test_csvkit_reads_what_is_imported(runs: Path) -> None:
+    hostile = ForeignRow(
+        table=HOSTILE,
+        label=HOSTILE,
+        form="csv",
+        conditions=Conditions(model=HOSTILE, gpu=HOSTILE, gpus=1, tp=1, serve_args=HOSTILE),
+        result=BenchResult(completed=1, failed=0, output_throughput=5.5),
+    )
+    with open_store() as store:
+        path = PUBLISHED / "tensor-vs-data-parallel.toml"
+        source = read_source(path.name, [(path.name, path.read_text("utf-8"))])
+        store.keep_import(source, judged(source))
+        source = Source(id="hostile-00000000", name=HOSTILE, sha256="0" * 64, rows=(hostile,))
+        store.keep_import(source, judged(source))
+    done = CliRunner().invoke(main, ["report", "imported", "--format", "csv"])
+    assert done.exit_code == 0, done.stderr
+    for path in (Path("imported.csv"), Path("asked.csv")):
+        text = CliRunner().invoke(main, ["query", "select * from imported", "--format", "csv"]).stdout
+        path.write_text(text if path.name == "asked.csv" else done.stdout)
+        count = len(list(csv.reader(io.StringIO(path.read_text())))) - 1
+        assert count > 5
+        assert len(csvkit("csvlook", str(path)).splitlines()) == count + 2
+        described = json.loads(csvkit("csvstat", "--json", str(path)))
+        kinds = {each["column_name"]: each["type"] for each in described}
+        assert {kinds[name] for name in ("position", "gpu_count", "output_throughput")} == {"Number"}
+        assert {kinds[name] for name in ("source", "model", "gpu", "verdict", "label")} == {"Text"}
 
 
 def test_csvkit_reads_a_query_s_answer_and_our_json(hostile: tuple[Store, str]) -> None:

@@ -295,6 +295,8 @@ def test_look_and_stat_take_a_run_a_query_and_a_file(stored: tuple[Store, str], 
     path.write_text("a,b\n1,x\x1b[31m\n2,y\n")
     assert "Sum:                   3" in call("stat", str(path)).stdout
     assert "\x1b" not in call("look", str(path)).stdout
+    path.write_text("a;b\n1;2\n3;4\n")
+    assert "| a | b |" in call("look", str(path)).stdout
     path.write_text("")
     assert "there is nothing to show" in call("look", str(path)).stderr
 
