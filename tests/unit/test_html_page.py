@@ -171,6 +171,8 @@ def test_the_page_leads_with_the_recommendation_or_else_with_what_the_numbers_sa
     assert ">Recommendation<" in html(led)
     unled = page_of_run(report, Kept())
     assert "highest output throughput" in unled.answers[0].headline
+    assert unled.answers[0].headline not in unled.findings  # once is enough
+    assert unled.answers[0].headline in led.findings
     assert ">Recommendation<" not in html(unled)
 
 

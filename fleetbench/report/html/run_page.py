@@ -50,14 +50,16 @@ def page_of_run(
     few = _few(report, entries)
     trials = {entry.place: tuple(row.trial.number for row in rows_of(report, entry)) for entry in entries}
     best = _clear_best(report)
+    answers = tuple(map(_advice, advice)) or (_said(report, entries),)
+    found = [*_findings(report), *(one_line(said.text, 1000) for said in observations(planned))]
     return Page(
         title=one_line(report.run.model, 120),
         kind=f"{report.run.kind.value} report",
         subtitle=_subtitle(report, entries),
         about=tuple(_about(report)),
-        answers=tuple(map(_advice, advice)) or (_said(report, entries),),
+        answers=answers,
         advised=bool(advice),
-        findings=(*_findings(report), *(one_line(said.text, 1000) for said in observations(planned))),
+        findings=tuple(text for text in found if text not in {answer.headline for answer in answers}),
         warning=f"{missing}." if (missing := unfinished(report.run)) else "",
         results=results(
             entries,
