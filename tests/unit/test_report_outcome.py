@@ -72,6 +72,7 @@ def test_what_does_not_count_is_said_once_with_counts_and_the_main_reason(
         assert "No valid measurement" not in text
     page = page_of_run(report, Kept())
     assert page.answers[0].headline == sentence
+    assert sentence not in page.findings
     # The rule that is the main reason has had its sentence.
     assert [said.topic for said in observations(entries)] == ["not-ranked"]
 
@@ -120,7 +121,9 @@ def test_what_is_to_come_is_told_from_what_did_not_come(
     report = pending(state)
     assert said in markdown(report)
     assert said in on_terminal(report, capsys)
-    assert page_of_run(report, Kept()).answers[0].headline == said
+    page = page_of_run(report, Kept())
+    assert page.answers[0].headline == said
+    assert page.findings == ()
 
 
 def test_a_run_that_is_not_over_says_so_first_and_how_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,8 @@ def page_of_run(
     trials = {entry.place: tuple(row.trial.number for row in rows_of(report, entry)) for entry in entries}
     best = _clear_best(report)
     answers = tuple(map(_advice, advice)) or (_said(report, entries),)
-    found = [*_findings(report), *(one_line(said.text, 1000) for said in observations(planned))]
+    said = observations(planned, report.run.state)
+    found = [*_findings(report), *(one_line(each.text, 1000) for each in said)]
     return Page(
         title=one_line(report.run.model, 120),
         kind=f"{report.run.kind.value} report",
