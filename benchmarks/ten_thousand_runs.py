@@ -334,8 +334,14 @@ def _page(rows: dict[str, list[list[Took]]], asked: argparse.Namespace, size: in
         processor = f"{now.cpu_s:.2f}" if now else "–"
         promised = f"{limit:g} s" if limit else "–"
         lines.append(f"| {name} | {shown[0]} | {shown[1]} | {processor} | {ratio} | {promised} |")
-    lines += ["", "Before: without summaries and indexes, and without the commands that have a dash."]
+    if asked.before:
+        lines += ["", f"Before: commit {_commit(asked.before)}; a dash is a command that it does not have."]
     return "\n".join(lines) + "\n"
+
+
+def _commit(checkout: Path) -> str:
+    words = ("git", "-C", str(checkout), "rev-parse", "--short", "HEAD")
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":
