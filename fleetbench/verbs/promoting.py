@@ -24,6 +24,7 @@ from fleetbench.promotion.intent import Intent, intent_of, paths_of
 from fleetbench.promotion.place import Asked, place_of
 from fleetbench.promotion.target import Target, refuse_unequal, target_of
 from fleetbench.report.files import read_report
+from fleetbench.report.recommendation import Recommendation
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.lease import refuse_locked
 from fleetbench.transport.durable import DurableSession
@@ -149,10 +150,16 @@ def chosen(store: Store, wanted: Wanted, options: Options) -> Candidate:
         raise NotPossible(
             f"nothing of run {report.run.id} can be recommended",
             cause=" ".join(said.reasons),
-            next_step=f"fleetbench recommend {report.run.id}, then name one: --trial N",
+            next_step=f"fleetbench recommend {report.run.id}, then name one with --trial{_among(said)}",
         )
     console.progress(said.reasons[0])
     return candidate(report, best.trial, best.workload_index)
+
+
+def _among(said: Recommendation) -> str:
+    """Return the trials that there are to choose from: ` (1, 2)`; empty when there are none."""
+    trials = dict.fromkeys(str(pick.trial) for pick in said.candidates if pick.trial is not None)
+    return f" ({', '.join(list(trials)[:10])})" if trials else ""
 
 
 def _on(request: Request, host: Host) -> Done:
@@ -223,9 +230,11 @@ def _show(request: Request, host: Host, done: Done) -> None:
         text = "".join(step.diff for step in done.intent.steps)
         console.print_table(CHANGES, rows, title=f"{host.name}: {request.found.name} -> {target.label}")
         console.write(f"# {host.name}\n{text}" if text else "")
-    kind = f"{target.becomes.servers} x {target.becomes.gpus} x {target.becomes.gpu_name or 'CPU'}"
     if target.measured == target.becomes:
-        said(f"measured spec {target.measured.hash}: equal (build, arguments, environment, {kind})")
+        on = target.becomes
+        count = on.servers * on.gpus
+        gpus = f"{count} {'GPU' if count == 1 else 'GPUs'} of {on.gpu_name}" if count else "no GPU"
+        said(f"measured spec {on.hash}: equal (build, arguments, environment, {gpus})")
     for doubt in target.doubts:
         said(f"not as measured: {doubt}")
     if request.check:
