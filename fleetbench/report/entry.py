@@ -8,7 +8,7 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fleetbench.model import Config, Workload
@@ -134,6 +134,11 @@ def of_load(entries: Iterable[Entry]) -> dict[tuple[str, str], tuple[Entry, ...]
     for entry in entries:
         found.setdefault((entry.model, entry.load), []).append(entry)
     return {key: tuple(group) for key, group in found.items()}
+
+
+def traffic(workload: Workload) -> Workload:
+    """Return what a workload sends, whatever the load: two of a ladder of concurrencies have the same."""
+    return replace(workload, num_prompts=0, max_concurrency=None, request_rate=None)
 
 
 def ranked(entries: Iterable[Entry], metric: Metric = OUTPUT) -> tuple[Entry, ...]:

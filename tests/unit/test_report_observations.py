@@ -12,6 +12,7 @@ from fleetbench.report.observations import Said, every_observation, observations
 from fleetbench.report.observations.cautions import said_of_cautions
 from fleetbench.report.observations.crossover import reigns
 from fleetbench.report.observations.ranking import said_of_ranks, without_objection
+from fleetbench.report.tables.concurrency import ladders as concurrency_ladders
 from fleetbench.results.comparison import Observation
 from fleetbench.results.rows import Finding, Verdict
 
@@ -79,6 +80,25 @@ def test_a_crossover_names_where_each_wins_and_leaves_out_where_nobody_does() ->
     ((first, second),) = reigns([*TP, *UNITS])
     assert (first.winner.name, first.first, first.last) == ("tp=1 units=8", 8, 64)
     assert (second.first, second.last) == (256, 256)
+
+
+def test_a_winner_is_not_named_beyond_where_it_wins() -> None:
+    """At c=8 and at c=512 nobody wins, so nothing is said below c=64 and above c=256."""
+    even = {8: 300.0, 512: 7000.0}
+    units = [*ladder("tp=1 units=8", Config(units=8), even), *UNITS[1:]]
+    tp = [*ladder("tp=8", Config(tp=8), even), *TP[1:]]
+    (text,) = topic(observations([*units, *tp]), "crossover")
+    assert text == f"On 8× {GPU}, tp=1 units=8 wins at c=64, tp=8 wins at c=256 (output throughput)"
+
+
+def test_ladders_of_other_requests_or_another_series_are_ladders_of_their_own() -> None:
+    """Of one configuration c=8 was measured by one client, c=64 by another: that is no ladder."""
+    low, high = UNITS[:2]
+    assert len(concurrency_ladders([low, high])) == 1
+    assert concurrency_ladders([replace(low, series="rust client"), high]) == ()
+    hot = replace(high, workload=replace(high.workload, temperature=0.7))
+    assert concurrency_ladders([low, hot]) == ()
+    assert reigns([low, TP[0], hot, replace(TP[1], workload=hot.workload)]) != reigns([*UNITS[:2], *TP[:2]])
 
 
 def test_one_winner_throughout_and_single_figures_have_no_crossover() -> None:
@@ -162,6 +182,9 @@ def test_the_links_are_named_and_samples_stand_in_for_a_ceiling() -> None:
         "tp=8 is bound by the links between the GPUs, so a wider split does not help "
         "(tp=8: sending takes 8 ms)",
     ]
+    lost = entry("tp=1", 900.0, telemetry={"kv_usage_max": 0.99, "waiting_mean": 0.2, "preemptions": 7.0})
+    (text,) = topic(observations([lost]), "bound")
+    assert text.endswith("(tp=1: the KV cache was 99% full while 7 requests lost their place)")
 
 
 # ---------------------------------------------------------------- ranks

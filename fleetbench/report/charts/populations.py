@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fleetbench.errors import one_line
 from fleetbench.model import Workload
 from fleetbench.report.charts.frame import slug
-from fleetbench.report.entry import Entry, ranked
+from fleetbench.report.entry import Entry, ranked, traffic
 from fleetbench.report.gpu_names import short_gpus
 from fleetbench.report.metrics import OUTPUT
 
@@ -77,11 +77,6 @@ def populations(entries: Iterable[Entry]) -> Iterator[Population]:
 def short_model(model: str) -> str:
     """Return a model's name without its owner."""
     return one_line(model.rpartition("/")[2] or model, 60)
-
-
-def traffic(workload: Workload) -> Workload:
-    """Return what a workload sends, whatever the load: two of a ladder of concurrencies have the same."""
-    return replace(workload, num_prompts=0, max_concurrency=None, request_rate=None)
 
 
 def line_name(entry: Entry, population: Population, *, context: bool = True) -> str:

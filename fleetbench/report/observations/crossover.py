@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
-from fleetbench.report.entry import Entry, ranked
+from fleetbench.report.entry import Entry, ranked, traffic
 from fleetbench.report.finding import clear
 from fleetbench.report.metrics import OUTPUT, Metric
 from fleetbench.report.observations.said import Said, name
@@ -18,11 +19,16 @@ from fleetbench.report.tables.shown import gpus_text, several
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reign:
-    """A configuration that wins clearly at each concurrency from `first` to `last` that was measured."""
+    """A configuration that wins clearly at each concurrency from `first` to `last` that was measured.
+
+    `lightest`: nothing lighter was measured; `heaviest`: nothing heavier.
+    """
 
     winner: Entry
     first: int
     last: int
+    lightest: bool = False
+    heaviest: bool = False
 
 
 def reigns(entries: Sequence[Entry], metric: Metric = OUTPUT) -> tuple[tuple[Reign, ...], ...]:
@@ -36,7 +42,7 @@ def reigns(entries: Sequence[Entry], metric: Metric = OUTPUT) -> tuple[tuple[Rei
         if load.max_concurrency is not None and load.request_rate is None:
             key = (
                 *(entry.source, entry.series, entry.table, entry.model, entry.gpu, entry.gpus),
-                *(load.dataset, load.input_len, load.output_len, load.prompts, load.extra_args),
+                traffic(load),
             )
             groups.setdefault(key, {}).setdefault(load.max_concurrency, []).append(entry)
     return tuple(found for steps in groups.values() if (found := tuple(_reigns(steps, metric))))
@@ -46,24 +52,24 @@ def said_of_crossovers(entries: Sequence[Entry]) -> Iterator[Said]:
     """Yield a sentence for each group in which the lead changes."""
     for found in reigns(entries):
         if several(reign.winner.config for reign in found):
-            parts = [f"{name(reign.winner)} wins {_where(reign, found)}" for reign in found]
+            parts = [f"{name(reign.winner)} wins {_where(reign)}" for reign in found]
             head = found[0].winner
             on = f"On {gpus_text(head)}, " if head.gpus else ""
             yield Said(topic="crossover", text=f"{on}{', '.join(parts)} ({OUTPUT.title})")
 
 
 def _reigns(steps: dict[int, list[Entry]], metric: Metric) -> Iterator[Reign]:
-    now: Reign | None = None
-    for concurrency in sorted(steps):
-        winner = _winner(steps[concurrency], metric)
-        if now is not None and winner is not None and winner.config == now.winner.config:
-            now = Reign(winner=now.winner, first=now.first, last=concurrency)
-            continue
-        if now is not None:
-            yield now
-        now = Reign(winner=winner, first=concurrency, last=concurrency) if winner is not None else None
-    if now is not None:
-        yield now
+    order = sorted(steps)
+    winners = [_winner(steps[concurrency], metric) for concurrency in order]
+    won = zip(order, winners, strict=True)
+    for _, group in groupby(won, key=lambda pair: pair[1].config if pair[1] is not None else None):
+        reign = list(group)
+        winner = reign[0][1]
+        if winner is not None:
+            first, last = reign[0][0], reign[-1][0]
+            yield Reign(
+                winner=winner, first=first, last=last, lightest=first == order[0], heaviest=last == order[-1]
+            )
 
 
 def _winner(entries: Sequence[Entry], metric: Metric) -> Entry | None:
@@ -71,9 +77,10 @@ def _winner(entries: Sequence[Entry], metric: Metric) -> Entry | None:
     return order[0] if clear(order, metric) else None
 
 
-def _where(reign: Reign, among: Sequence[Reign]) -> str:
-    if reign is among[0]:
+def _where(reign: Reign) -> str:
+    """Say where it wins: without an end only where nothing beyond was measured."""
+    if reign.lightest and not reign.heaviest:
         return f"up to c={reign.last}"
-    if reign is among[-1]:
+    if reign.heaviest and not reign.lightest:
         return f"from c={reign.first} on"
     return f"at c={reign.first}" if reign.first == reign.last else f"from c={reign.first} to c={reign.last}"

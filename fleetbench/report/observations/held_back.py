@@ -48,9 +48,10 @@ def _sampled(entry: Entry) -> str:
     use, waiting, lost = (
         _number(entry.telemetry.get(key)) for key in ("kv_usage_max", "waiting_mean", "preemptions")
     )
-    if use >= _KV_FULL and (waiting >= 1 or lost > 0):
-        return f"the KV cache was {use:.0%} full while {waiting:,.0f} requests waited"
-    return ""
+    if use < _KV_FULL or (waiting < 1 and lost <= 0):
+        return ""
+    what = f"{waiting:,.0f} requests waited" if waiting >= 1 else f"{lost:,.0f} requests lost their place"
+    return f"the KV cache was {use:.0%} full while {what}"
 
 
 def _room(entries: Sequence[Entry]) -> Iterator[Said]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetbench.report.entry import Entry
+from fleetbench.report.entry import Entry, traffic
 from fleetbench.report.metrics import METRICS, OUTPUT
 from fleetbench.report.tables.measures import errors, measured, names, verdicts
 from fleetbench.report.tables.shown import Columns, EntryTable, number, several, titled, without_empty
@@ -22,8 +22,8 @@ def ladders(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], ...]:
         load = entry.workload
         if load.max_concurrency is not None and load.request_rate is None:
             key = (
-                *(entry.source, entry.table, entry.model, entry.gpu, entry.gpus, entry.name, entry.config),
-                *(load.dataset, load.input_len, load.output_len, load.prompts, load.extra_args),
+                *(entry.source, entry.series, entry.table, entry.model, entry.gpu, entry.gpus, entry.name),
+                *(entry.config, traffic(load)),
             )
             groups.setdefault(key, []).append(entry)
     return tuple(
