@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fleetbench.report.frontier import frontier
 from fleetbench.report.metrics import PER_GPU, PER_USER
 from fleetbench.report.recommendation import Pick
 
@@ -15,11 +16,4 @@ def pareto(picks: Iterable[Pick]) -> tuple[Pick, ...]:
         for pick in picks
         if (user := pick.entry.value(PER_USER)) is not None and (gpu := pick.entry.value(PER_GPU)) is not None
     ]
-    known.sort(key=lambda each: each[:2], reverse=True)
-    front: list[Pick] = []
-    most = float("-inf")
-    for _, gpu, pick in known:
-        if gpu > most:
-            front.append(pick)
-            most = gpu
-    return tuple(front)
+    return tuple(pick for *_, pick in frontier(known, lambda each: each[:2]))

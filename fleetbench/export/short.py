@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleetbench.model import TrialState
-from fleetbench.report.finding import finding
+from fleetbench.report.finding import finding, headlines
 from fleetbench.report.markdown_text import escaped, table
-from fleetbench.report.metrics import METRICS
 from fleetbench.report.summary import Report
 from fleetbench.report.terminal import terminal_table
 
@@ -26,13 +25,8 @@ def _parts(report: Report) -> Iterator[str]:
     yield escaped("; ".join(_about(report)))
     shown = terminal_table(report)
     yield table(shown.columns, shown.rows)
-    said = [
-        metric
-        for metric in METRICS
-        if metric.headline and any(row.valid and metric.key in row.spreads for row in report.rows)
-    ]
     yield (
-        "\n".join(f"- {escaped(finding(report, metric), 600)}" for metric in said)
+        "\n".join(f"- {escaped(finding(report, metric), 600)}" for metric in headlines(report))
         or "Nothing valid was measured."
     )
     yield "\n".join(f"- {line}" for line in _left_out(report))

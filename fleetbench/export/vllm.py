@@ -8,15 +8,15 @@ What these tools need, by their source in vLLM 0.32 (benchmarks/sweep/): `plot` 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 from fleetbench.errors import one_line
+from fleetbench.report.columns import Table
+from fleetbench.report.csv_text import csv_cell, csv_text
 from fleetbench.results.records import ALL_AT_ONCE
 from fleetbench.results.rows import MeasurementKind, MeasurementRow, RunRow, TrialRow, Verdict
 from fleetbench.results.values import BenchResult
@@ -162,14 +162,7 @@ def _json(value: object) -> bytes:
 
 
 def _csv(keys: Iterable[str], records: Iterable[Mapping[str, Value]]) -> bytes:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(keys), lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
-    writer.writeheader()
-    writer.writerows(dict(_cells(record)) for record in records)
-    return buffer.getvalue().encode()
-
-
-def _cells(record: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
-    for key, value in record.items():
-        formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
-        yield key, f" {value}" if formula else value
+    """Return all records as one table; keys that a result file named are no formulas either."""
+    keys = tuple(keys)
+    names = tuple(str(csv_cell(key)) for key in keys)
+    return csv_text(Table(names, tuple(tuple(record[key] for key in keys) for record in records))).encode()

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,18 @@ def test_names_of_a_hostile_run_stay_below_the_directory(hostile: tuple[Store, s
         assert re.fullmatch(r"[A-Za-z0-9=._/-]+", name)
         assert ".." not in name
         assert b"\x1b" not in content
+
+
+def test_a_result_s_own_key_is_no_formula_in_the_table_of_all_summaries(stored: tuple[Store, str]) -> None:
+    """What a client adds to its result becomes a column, under the name that it gave."""
+    store, run_id = stored
+    rows = [
+        replace(row, result=replace(row.result, extra={"=cmd()": "@x"})) if row.result else row
+        for row in store.measurements(run_id)
+    ]
+    files = sweep_files(store.run(run_id), store.trials(run_id), rows)
+    (head, first, *_) = csv.reader(io.StringIO(files["summary.csv"].decode()))
+    assert not any(cell.startswith(("=", "@", "+")) for cell in (*head, *first))
 
 
 def test_a_directory_that_is_not_empty_is_refused(stored: tuple[Store, str]) -> None:

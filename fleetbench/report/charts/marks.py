@@ -10,6 +10,7 @@ from fleetbench.errors import one_line
 from fleetbench.report.charts.frame import CHARACTER_PX, altair_module
 from fleetbench.report.entry import Entry, Status, ranked
 from fleetbench.report.metrics import Metric
+from fleetbench.report.tables.shown import gpus_text
 from fleetbench.report.terminal import interval_text
 from fleetbench.results.rows import Verdict
 
@@ -37,7 +38,7 @@ def facts(entry: Entry, metric: Metric) -> dict[str, Any]:
         "cause": one_line(entry.cause, 200) or "–",
         "load": one_line(entry.load, 120) or "–",
         "host": one_line(entry.host, 80) or "–",
-        "gpus": gpus_text(entry),
+        "gpus": gpus_text(entry) or "–",
         "evidence": one_line(f"{entry.run or entry.source}, {entry.place}", 120),
     }
 
@@ -47,14 +48,6 @@ def tooltip(metric: Metric | None = None, **more: str) -> list[Any]:
     altair = altair_module()
     titles = dict(_TOOLTIP) | {"shown": metric.title if metric else "value"} | more
     return [altair.Tooltip(field=field, type="nominal", title=title) for field, title in titles.items()]
-
-
-def gpus_text(entry: Entry) -> str:
-    """Return `8 × NVIDIA H200`, as far as it is known."""
-    gpu = one_line(entry.gpu, 60)
-    if not entry.gpus:
-        return gpu or "–"
-    return f"{entry.gpus} × {gpu}" if gpu else str(entry.gpus)
 
 
 def gap_text(entry: Entry, metric: Metric) -> str:

@@ -29,6 +29,7 @@ from fleetbench.report.charts.frame import (
 from fleetbench.report.charts.placement import Box, placed
 from fleetbench.report.charts.populations import Population, line_name
 from fleetbench.report.entry import Entry, Status
+from fleetbench.report.frontier import frontier
 from fleetbench.report.metrics import PER_GPU, PER_USER
 
 HEIGHT, AXIS_PX = 430, 66
@@ -56,7 +57,7 @@ def pareto_charts(population: Population, limits: Mapping[str, float]) -> Iterat
             and (gpu := entry.value(PER_GPU)) is not None
         ]
         kept = [point for point in points if within(point.entry, limits)]
-        edge = frontier(kept) or frontier(points)
+        edge = _edge(kept) or _edge(points)
         if len(edge) < 1 or len(points) < 2:
             continue
         finding = f"{'Within the SLO, ' if limits and kept else ''}{_finding(points, edge)}"
@@ -85,15 +86,11 @@ def pareto_charts(population: Population, limits: Mapping[str, float]) -> Iterat
         )
 
 
-def frontier(points: Sequence[_Point]) -> list[_Point]:
+def _edge(points: Sequence[_Point]) -> tuple[_Point, ...]:
     """Return the valid points that no valid one beats in both numbers, from the fastest for a user on."""
-    found: list[_Point] = []
-    for point in sorted(
-        (point for point in points if point.entry.valid), key=lambda point: (-point.user, -point.gpu)
-    ):
-        if not found or point.gpu > found[-1].gpu:
-            found.append(point)
-    return found
+    return frontier(
+        (point for point in points if point.entry.valid), lambda point: (point.user, point.gpu)
+    )
 
 
 def _load(entry: Entry) -> str:
