@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -304,6 +305,18 @@ def test_imported_figures_are_a_page_of_their_own_without_a_winner() -> None:
     first = page.results.rows[0].evidence
     assert any(pair.name == "where" and "row 1" in pair.value for pair in first.facts)
     assert first.said
+
+
+def test_a_p99_of_unknown_requests_is_not_said_to_rest_on_few() -> None:
+    source, rows = published("multi-gpu-report.toml")
+    cells = []
+    for completed in (None, 10):
+        known = replace(rows[0].row.result, completed=completed, latencies={"p99_ttft_ms": 250.0})
+        row = replace(rows[0], row=replace(rows[0].row, result=known))
+        (shown,) = page_of_imported([(source, [row])]).results.rows
+        cells.append(shown.cells["p99_ttft_ms"].text)
+    assert "(" not in cells[0]
+    assert "(" in cells[1]
 
 
 def test_the_same_run_gives_the_same_file_and_it_is_written_with_the_others(tmp_path: Path) -> None:

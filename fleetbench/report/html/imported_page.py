@@ -11,7 +11,6 @@ from fleetbench.report.html.evidence import ceiling, reported, said
 from fleetbench.report.html.table import results
 from fleetbench.report.html.values import Answer, Evidence, Grid, Page, Pair
 from fleetbench.report.imported_entries import entries_of_import
-from fleetbench.report.metrics import Metric
 from fleetbench.report.observations import observations
 from fleetbench.results.imports.render import counted
 from fleetbench.results.imports.values import Conditions, ImportedRow, ImportedSource
@@ -59,7 +58,7 @@ def page_of_imported(
             entries,
             [f"row-{place}" for place in range(1, len(entries) + 1)],
             lambda entry: _evidence(entry, behind[(entry.source, entry.place)]),
-            few=_few,
+            few=lambda entry, metric: entry.rests_on_few(metric),
             notes=(
                 "A number with ? belongs to a suspect row: something speaks against it.",
                 f"A p99 in brackets rests on fewer than {thresholds().p99_samples:,} requests.",
@@ -68,10 +67,6 @@ def page_of_imported(
         grids=tuple(tables),
         version=__version__,
     )
-
-
-def _few(entry: Entry, metric: Metric) -> bool:
-    return metric.key.startswith("p99_") and (entry.completed or 0) < thresholds().p99_samples
 
 
 def _sources(count: int) -> str:
