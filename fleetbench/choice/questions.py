@@ -1,7 +1,8 @@
 """Which entries can stand for each other: one model on one kind of GPU under one shape of requests. Pure.
 
 A choice is made among the entries of one question. Concurrency and rate do not part them: at which of them to
-run is a part of the choice.
+run is a part of the choice. The series of a report on several runs does: another version of vLLM, another
+client or the same work once more is another question.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from fleetbench.errors import one_line
 from fleetbench.model import Config, Workload
-from fleetbench.report.entry import Entry
+from fleetbench.report.entry import Entry, traffic
 from fleetbench.report.finding import brief
 
 Same = tuple[Config, str]
@@ -56,9 +57,12 @@ def lightness(workload: Workload) -> tuple[float, float]:
 
 
 def _key(entry: Entry) -> tuple[object, ...]:
-    load = entry.workload
-    asked = (load.dataset, load.input_len, load.output_len, load.prompts, load.temperature, load.extra_args)
-    return entry.model, entry.gpu, entry.config.max_model_len, *asked
+    """Return what is equal within a question; imported rows stand for each other within a source only."""
+    source = entry.source if entry.imported else ""
+    return (
+        *(source, entry.model, entry.gpu, entry.series, entry.config.max_model_len),
+        traffic(entry.workload),
+    )
 
 
 def _question(entries: list[Entry]) -> Question:
@@ -71,7 +75,9 @@ def _question(entries: list[Entry]) -> Question:
     lengths = f" {load.input_len}/{load.output_len}" if load.input_len or load.output_len else ""
     context = f", len={first.config.max_model_len}" if first.config.max_model_len else ""
     on_gpu = f" on {first.gpu}" if first.gpu else ""
-    words = one_line(f"{first.model}{on_gpu}, {load.dataset}{lengths}{context}", 300)
+    series = f", {first.series}" if first.series else ""
+    client = f", {load.client_program} client" if load.client_program != "auto" else ""
+    words = one_line(f"{first.model}{on_gpu}{series}, {load.dataset}{lengths}{context}{client}", 300)
     return Question(words=words, entries=tuple(entries), loads=loads)
 
 

@@ -58,7 +58,8 @@ def about_tie(found: Choice, objective: Objective) -> Iterator[str]:
         )
         return
     fewer = gpus_of(top.entry) - gpus_of(best.entry)
-    why = f"takes {gpus_of(best.entry)} GPUs instead of {gpus_of(top.entry)}" if fewer else "is simpler"
+    count = gpus_of(best.entry)
+    why = f"takes {count} GPU{'s' * (count != 1)} instead of {gpus_of(top.entry)}" if fewer else "is simpler"
     yield (f"{top.where} measured {shown(top.value)}, which is no more than noise; {best.name} {why}.")
 
 

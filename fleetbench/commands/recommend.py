@@ -9,6 +9,7 @@ import click
 
 from fleetbench import console
 from fleetbench.commands.inventory import inventory_option
+from fleetbench.commands.nearest import refuse_misspelt
 from fleetbench.errors import Exit, UsageError, one_line
 from fleetbench.inventory import default_directory
 from fleetbench.inventory.tariff import EXAMPLE, find_tariff
@@ -128,6 +129,7 @@ def read_entries(store: Store, run: str, slo: Slo) -> tuple[Entry, ...]:
         return tuple(
             entry for about, rows in read_imported(store, source) for entry in entries_of_import(about, rows)
         )
+    refuse_misspelt(name)
     row = store.run(run)
     if row.state in UNFINISHED:
         console.progress(f"run {row.id} is {row.state.value}: what is still to be measured may win")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fleetbench.report.observations import Said
+    from fleetbench.report.recommendation import Recommendation
     from fleetbench.report.summary import Report
     from fleetbench.report.tables import EntryTable
 
@@ -65,6 +66,7 @@ def report(runs: tuple[str, ...], model: str, output: Path | None, form: str, sl
     """
     own = tuple(run for run in runs if run.partition("/")[0] != IMPORTED)
     sources = tuple(run.partition("/")[2] for run in runs if run not in own)
+    _refuse_misspelt(own)
     if model:
         own = _of_model(model, own)
     if sources and not own:
@@ -75,6 +77,13 @@ def report(runs: tuple[str, ...], model: str, output: Path | None, form: str, sl
         report_several(own, sources, output, form, slo)
     else:
         _report_run(own[0] if own else "latest", output, form, slo)
+
+
+def _refuse_misspelt(runs: Iterable[str]) -> None:
+    from fleetbench.commands.nearest import refuse_misspelt
+
+    for run in runs:
+        refuse_misspelt(run)
 
 
 def _of_model(model: str, runs: Sequence[str]) -> tuple[str, ...]:
@@ -110,7 +119,7 @@ def _report_run(run: str, output: Path | None, form: str, slo: str) -> None:
     elif form == "markdown":
         console.write(paths.markdown.read_text())
     else:
-        print_report(found)
+        print_report(found, advice)
     charts = f", {len(paths.charts)} charts" if paths.charts else ""
     console.progress(f"report: {paths.page} (with report.md, summary.csv, measurements.csv{charts})")
 
@@ -179,9 +188,8 @@ def _print_failures(found: Report) -> None:
                 console.write(f"  next:     {one_line(failure.advice)}")
 
 
-def print_report(found: Report) -> None:
-    """Write a report to the terminal: table, splits, causes of failures, notes, findings."""
-    from fleetbench.choice.recommend import recommendations
+def print_report(found: Report, recommendations: Sequence[Recommendation] = ()) -> None:
+    """Write a report to the terminal: what to deploy, table, splits, causes of failures, notes, findings."""
     from fleetbench.report.finding import finding, headlines
     from fleetbench.report.observations import observations
     from fleetbench.report.outcome import nothing_valid, unfinished
@@ -195,7 +203,7 @@ def print_report(found: Report) -> None:
     workload = f", {found.workloads[0].label}" if len(found.workloads) == 1 else ""
     console.write(f"{run.id}: {one_line(run.repo or run.model)}{one_line(workload)} ({run.state.value})\n")
     entries = entries_of_run(found)
-    for sentence in leading(recommendations(entries)):
+    for sentence in leading(recommendations):
         console.write(f"{one_line(sentence, 1000)}\n")
     if missing := unfinished(run):
         console.write(f"{missing}.\n")

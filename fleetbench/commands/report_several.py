@@ -11,6 +11,7 @@ from fleetbench.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from fleetbench.report.imported import Found
+    from fleetbench.report.recommendation import Recommendation
     from fleetbench.report.together.joined import Joined
 
 
@@ -18,6 +19,7 @@ def report_several(
     runs: Sequence[str], imported: Sequence[str], output: Path | None, form: str, slo: str
 ) -> None:
     """Report on runs together, and in sections of their own on imported sources (`""`: all of them)."""
+    from fleetbench.choice.recommend import recommendations
     from fleetbench.choice.slo import parse_slo
     from fleetbench.report.csv_text import csv_text
     from fleetbench.report.imported import read_imported
@@ -28,8 +30,10 @@ def report_several(
         ids = runs_named(store, runs)
         sources = each_once(read_imported(store, source) for source in imported)
         found = read_several(store, ids)
-        limits = {bound.key: bound.limit_ms for bound in parse_slo(slo).bounds}
-        paths = write_several(store, found, output, sources, limits)
+        bounds = parse_slo(slo)
+        advice = recommendations(found.entries, bounds)
+        limits = {bound.key: bound.limit_ms for bound in bounds.bounds}
+        paths = write_several(store, found, output, sources, advice, limits)
     if form == "json":
         console.print_json(joined_tables(found)[0].objects())
     elif form == "csv":
@@ -37,20 +41,25 @@ def report_several(
     elif form == "markdown":
         console.write(paths.markdown.read_text())
     else:
-        print_several(found, sources)
+        print_several(found, sources, advice)
     more = ", imported.csv" if sources else ""
     charts = f", {len(paths.charts)} charts" if paths.charts else ""
     console.progress(f"report: {paths.page} (with report.md, summary.csv, measurements.csv{more}{charts})")
 
 
-def print_several(found: Joined, imported: Found = ()) -> None:
-    """Write a report on several runs to the terminal: the runs, then each model's rows and sentences."""
+def print_several(
+    found: Joined, imported: Found = (), recommendations: Sequence[Recommendation] = ()
+) -> None:
+    """Write a report on several runs to the terminal: what to deploy, the runs, each model's rows."""
+    from fleetbench.report.recommendation import leading
     from fleetbench.report.together.results import result_table, run_table
     from fleetbench.report.together.said import said_of_model, said_of_runs
     from fleetbench.report.together.text import heading
     from fleetbench.results.imports.render import counted
 
     console.write(f"{one_line(heading(found), 300)}\n")
+    for sentence in leading(recommendations):
+        console.write(f"{one_line(sentence, 1000)}\n")
     runs = run_table(found)
     console.print_table(runs.columns, runs.rows)
     for said in said_of_runs(found):

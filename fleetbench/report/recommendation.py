@@ -85,13 +85,19 @@ class Recommendation:
         """The answer in one sentence."""
         return self.reasons[0] if self.reasons else ""
 
+    @property
+    def leads(self) -> bool:
+        """Whether a report begins with it: it was a choice among several, or nothing meets the SLO."""
+        return self.runner_up is not None or self.nearest is not None
+
 
 def leading(found: Sequence[Recommendation]) -> tuple[str, ...]:
-    """Return the sentence that a report begins with, for each recommendation that had a choice."""
+    """Return the sentence that a report begins with, for each recommendation that leads."""
     return tuple(
-        f"Recommended{f' for {one.question}' if len(found) > 1 else _by(one)}: {one.sentence}"
+        f"{'Recommended' if one.best else 'Nothing to recommend'}"
+        f"{f' for {one.question}' if len(found) > 1 else _by(one)}: {one.sentence}"
         for one in found
-        if one.best is not None and one.runner_up is not None
+        if one.leads
     )
 
 

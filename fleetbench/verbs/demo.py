@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 
 from fleetbench import console
+from fleetbench.choice.recommend import recommendations
 from fleetbench.commands.report import print_report
 from fleetbench.errors import Exit, FleetbenchError
 from fleetbench.inventory import default_directory
 from fleetbench.lab import lab as labs
 from fleetbench.lab import requirements
-from fleetbench.report.files import read_report, write_report
+from fleetbench.report.files import read_report, write_files
+from fleetbench.report.own_entries import entries_of_run
 from fleetbench.results.rows import RunKind
 from fleetbench.results.store import open_store
 from fleetbench.verbs.common import Options
@@ -54,8 +56,10 @@ def demo(*, keep: bool) -> Exit:
         _heading("4/4  fleetbench report")
         with open_store(create=False) as store:
             run = next(run for run in store.runs() if run.kind is RunKind.SWEEP)
-            paths = write_report(store, run.id)
-            print_report(read_report(store, run.id))
+            report, raw = read_report(store, run.id), store.directory(run.id)
+        advice = recommendations(entries_of_run(report))
+        paths = write_files(report, raw / "report", raw, advice)
+        print_report(report, advice)
     finally:
         if not keep:
             down(inventory)

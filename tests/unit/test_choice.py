@@ -22,6 +22,7 @@ from fleetbench.report.imported_entries import entries_of_import
 from fleetbench.report.markdown import markdown as report_markdown
 from fleetbench.report.metrics import PER_GPU, PER_JOULE
 from fleetbench.report.own_entries import entries_of_run
+from fleetbench.report.recommendation import leading
 from fleetbench.report.summary import summarise
 from fleetbench.results.comparison import Observation
 
@@ -216,6 +217,42 @@ def test_different_questions_get_an_answer_each() -> None:
     assert len(together.reasons) == 3
     same = [*ladder(), *(replace(one, gpu="NVIDIA B200") for one in ladder())]
     assert recommend(same).best is not None
+
+
+def test_series_clients_and_sources_are_questions_of_their_own() -> None:
+    """Twice as much by another version, another client or another author is no better configuration."""
+    other = [
+        replace(one, values={key: 2 * value for key, value in one.values.items()})
+        for one in ladder()
+        if one.config == WHOLE
+    ]
+    newer = [replace(one, series="vLLM 0.33.0") for one in other]
+    answers = recommendations([*(replace(one, series="vLLM 0.32.0") for one in ladder()), *newer])
+    assert [answer.best.entry.config for answer in answers if answer.best] == [EIGHT, WHOLE]
+    assert "on NVIDIA H200, vLLM 0.33.0, random" in answers[1].question
+    rust = [replace(one, workload=replace(one.workload, client_program="rust")) for one in other]
+    answers = recommendations([*ladder(), *rust])
+    assert [answer.best.entry.config for answer in answers if answer.best] == [EIGHT, WHOLE]
+    assert "rust client" in answers[1].question
+    foreign = [replace(one, imported=True, source="blog") for one in other]
+    mine = [replace(one, imported=True, source="paper") for one in ladder()]
+    assert len(recommendations([*mine, *foreign])) == 2
+
+
+def test_one_gpu_is_one_gpu() -> None:
+    found = recommend([entry(Config(tp=2), noisy(1010), trial=1), entry(Config(), noisy(1000), trial=2)])
+    assert any(reason.endswith("tp=1 dp=1 takes 1 GPU instead of 2.") for reason in found.reasons)
+
+
+def test_a_report_says_that_nothing_meets_the_slo() -> None:
+    found = recommendations(ladder(), parse_slo("ttft_p99_ms<90"))
+    assert leading(found) == (
+        "Nothing to recommend by output throughput, under ttft_p99_ms<90: "
+        "None of 9 valid measurements meets ttft_p99_ms<90.",
+    )
+    assert leading(recommendations([])) == ()
+    lost = [replace(one, status=Status.FAILED) for one in ladder()]
+    assert leading(recommendations(lost, parse_slo("ttft_p99_ms<90"))) == ()
 
 
 def test_the_pareto_set_holds_what_nothing_exceeds() -> None:

@@ -182,3 +182,20 @@ def test_what_cannot_be_done_is_three_lines_at_most(
     assert (status, shown) == (1, "")
     assert said in told
     assert len(told.splitlines()) <= 3
+
+
+def test_a_report_s_slo_is_that_of_its_recommendation_on_the_terminal_too(run_id: str) -> None:
+    """tp=4 gives most, and misses the SLO: nothing on the terminal may recommend it."""
+    shown = CliRunner().invoke(main, ("report", run_id, "--slo", "ttft_p99<500ms")).stdout
+    (sentence,) = [line for line in shown.splitlines() if line.startswith("Recommended")]
+    assert sentence.startswith(
+        "Recommended by output throughput, under ttft_p99_ms<500: tp=2 dp=1 at c=64: 4,002 tok/s"
+    )
+
+
+@pytest.mark.parametrize("command", ["report", "recommend"])
+@pytest.mark.parametrize(("typed", "meant"), [("importd/blog", "imported/blog"), ("Imported", "imported")])
+def test_a_misspelt_imported_is_named(run_id: str, command: str, typed: str, meant: str) -> None:
+    done = CliRunner().invoke(main, (command, typed))
+    assert done.exit_code != 0
+    assert f"did you mean {meant}?" in str(done.exception) + done.output

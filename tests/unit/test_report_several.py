@@ -300,6 +300,11 @@ def test_the_command_reports_on_several_runs(
     assert "2 runs: org/alpha" in whole.output
     assert "H200 tp=2 dp=2" in whole.output
     assert (tmp_path / "out" / "report.html").is_file()
+    for text in (whole.stdout, (tmp_path / "out" / "report.md").read_text()):
+        assert sum("Recommended for org/alpha on NVIDIA H" in line for line in text.splitlines()) == 2
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count('<p class="eyebrow">Recommendation</p>') == 2
+    assert "has the highest output throughput" in page
     of_model = CliRunner().invoke(main, ["report", "--model", "alpha", "--format", "csv"])
     assert len(list(csv.DictReader(io.StringIO(of_model.stdout)))) == 8
     both = CliRunner().invoke(main, ["report", "--model", "alpha", runs[0]])

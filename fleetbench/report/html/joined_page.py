@@ -12,11 +12,12 @@ from fleetbench.report.finding import clear
 from fleetbench.report.html.evidence import of_entry, of_trial, rows_of
 from fleetbench.report.html.grids import grid, grid_of_entries
 from fleetbench.report.html.kept import Kept
-from fleetbench.report.html.run_page import in_order, notes
+from fleetbench.report.html.run_page import advised, in_order, notes
 from fleetbench.report.html.table import results
 from fleetbench.report.html.values import Answer, Evidence, Grid, Page, Pair, TrialEvidence
 from fleetbench.report.metrics import METRICS, OUTPUT, Metric
 from fleetbench.report.outcome import nothing_valid
+from fleetbench.report.recommendation import Recommendation
 from fleetbench.report.tables.single_gpu import single_gpu_tables
 from fleetbench.report.together.joined import Joined
 from fleetbench.report.together.results import run_table
@@ -26,10 +27,17 @@ from fleetbench.report.together.text import heading, tables_of_model
 Place = tuple[str, int]  # run and trial
 
 
-def page_of_several(found: Joined, kept: Mapping[str, Kept], *, grids: Sequence[Grid] = ()) -> Page:
+def page_of_several(
+    found: Joined,
+    kept: Mapping[str, Kept],
+    *,
+    grids: Sequence[Grid] = (),
+    recommendations: Sequence[Recommendation] = (),
+) -> Page:
     """Return the page of several runs; `kept`: the directory of each run by its id; `grids`: further tables.
 
-    Trials are numbered anew, since each run begins at 1.
+    It leads with the recommendations, else with what is said of each model. Trials are numbered anew, since
+    each run begins at 1.
     """
     entries = in_order(found.entries)
     reports = {report.run.id: report for report in found.reports}
@@ -43,6 +51,9 @@ def page_of_several(found: Joined, kept: Mapping[str, Kept], *, grids: Sequence[
         rows = rows_of(reports[entry.run], entry)
         return tuple(numbers[(entry.run, row.trial.number)] for row in rows)
 
+    ids = {_measured(entry): f"row-{place}" for place, entry in enumerate(entries, start=1)}
+    advice = advised(recommendations, lambda entry: ids.get(_measured(entry), ""))
+
     def few(entry: Entry, metric: Metric) -> bool:
         return entry.rests_on_few(metric)
 
@@ -51,9 +62,9 @@ def page_of_several(found: Joined, kept: Mapping[str, Kept], *, grids: Sequence[
         kind="report on several runs",
         subtitle=" · ".join(one_line(report.run.id) for report in found.reports[:8]),
         about=tuple(_about(found)),
-        answers=tuple(_answers(found)),
-        advised=False,
-        findings=tuple(said_of_runs(found)),
+        answers=advice or tuple(_answers(found)),
+        advised=bool(advice),
+        findings=(*said_of_runs(found), *(_said(found) if advice else ())),
         results=results(
             entries,
             [f"row-{place}" for place in range(1, len(entries) + 1)],
@@ -69,6 +80,11 @@ def page_of_several(found: Joined, kept: Mapping[str, Kept], *, grids: Sequence[
         trials=tuple(_trials(found, kept, numbers)),
         version=__version__,
     )
+
+
+def _measured(entry: Entry) -> tuple[str, int | None, int | None]:
+    """Return what an entry is of: a recommendation may have it with a price, as another object."""
+    return entry.run, entry.trial, entry.workload_index
 
 
 def _numbers(found: Joined) -> dict[Place, int]:
@@ -94,6 +110,13 @@ def _answers(found: Joined) -> Iterator[Answer]:
         )
     if not found.models:
         yield Answer(headline=nothing_valid(()))
+
+
+def _said(found: Joined) -> Iterator[str]:
+    """Yield what is said of each model where the page leads with something else."""
+    for answer in _answers(found):
+        question = f"{answer.question}: " if answer.question else ""
+        yield from (f"{question}{text}" for text in (answer.headline, *answer.reasons))
 
 
 def _about(found: Joined) -> Iterator[Pair]:

@@ -4,7 +4,7 @@ what `Kept` reads."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from fleetbench import __version__
 from fleetbench.errors import one_line
@@ -46,11 +46,11 @@ def page_of_run(
     """
     planned = entries_of_run(report)
     entries = in_order(planned)
-    advice = [found for found in recommendations if found.runner_up is not None]
+    advice = advised(recommendations, _row_id)
     few = _few(report, entries)
     trials = {entry.place: tuple(row.trial.number for row in rows_of(report, entry)) for entry in entries}
     best = _clear_best(report)
-    answers = tuple(map(_advice, advice)) or (_said(report, entries),)
+    answers = advice or (_said(report, entries),)
     said = observations(planned, report.run.state)
     found = [*_findings(report), *(one_line(each.text, 1000) for each in said)]
     return Page(
@@ -126,7 +126,14 @@ def _about(report: Report) -> Iterator[Pair]:
         yield Pair("measured by", f"fleetbench {one_line(run.fleetbench_version)}")
 
 
-def _advice(found: Recommendation) -> Answer:
+def advised(
+    recommendations: Sequence[Recommendation], row_id: Callable[[Entry], str]
+) -> tuple[Answer, ...]:
+    """Return what a page leads with of its recommendations."""
+    return tuple(_advice(found, row_id) for found in recommendations if found.leads)
+
+
+def _advice(found: Recommendation, row_id: Callable[[Entry], str]) -> Answer:
     best = found.best.entry if found.best else None
     return Answer(
         question=found.question if found.slo else f"{found.question}, without an SLO",
@@ -135,7 +142,7 @@ def _advice(found: Recommendation) -> Answer:
         changes=found.sensitivity,
         figures_title=found.best.where if found.best else "",
         figures=tuple(_figures(best)) if best else (),
-        row=_row_id(best) if best and best.trial is not None else "",
+        row=row_id(best) if best and best.trial is not None else "",
     )
 
 

@@ -20,6 +20,7 @@ from fleetbench.report.html.kept import Kept
 from fleetbench.report.html.render import html
 from fleetbench.report.imported import Found, heading, imported_table, imported_tables
 from fleetbench.report.imported_entries import entries_of_import
+from fleetbench.report.recommendation import Recommendation
 from fleetbench.report.together.joined import Joined, joined
 from fleetbench.report.together.text import text_of_several
 from fleetbench.results.rows import RunState
@@ -94,11 +95,12 @@ def write_several(
     found: Joined,
     directory: Path | None = None,
     imported: Found = (),
+    recommendations: Sequence[Recommendation] = (),
     limits: Mapping[str, float] = NO_LIMITS,
 ) -> ReportPaths:
     """Write the files and return their paths; `directory` None: `reports/NAME` beside the runs.
 
-    `limits`: of an SLO, by the key of the metric.
+    Text and page lead with the recommendations. `limits`: of an SLO, by the key of the metric.
     """
     place = directory or store.runs_directory / DIRECTORY / found.name
     own = {report.run.id: store.directory(report.run.id) for report in found.reports}
@@ -112,7 +114,7 @@ def write_several(
         drawn = write_charts(charts, place / "charts")
         svgs = [chart.svg.read_text("utf-8") for chart in drawn]
         kept = {run: Kept(directory=raw, page=place) for run, raw in own.items()}
-        page = page_of_several(found, kept, grids=foreign)
+        page = page_of_several(found, kept, grids=foreign, recommendations=recommendations)
         page = with_charts(page, zip(charts, svgs, strict=True))
         paths = ReportPaths(
             directory=place,
@@ -129,7 +131,8 @@ def write_several(
         if imported:
             write_whole(place / "imported.csv", csv_text(imported_table(imported)).encode())
         write_whole(paths.page, html(page).encode())
-        write_whole(paths.markdown, text_of_several(found, shown, imported).encode())
+        text = text_of_several(found, shown, imported, recommendations)
+        write_whole(paths.markdown, text.encode())
     except OSError as error:
         raise FleetbenchError(
             f"cannot write the report to {place}",

@@ -10,6 +10,7 @@ from fleetbench.report.entry_markdown import table_parts
 from fleetbench.report.imported import Found, source_parts
 from fleetbench.report.markdown import failure_lines
 from fleetbench.report.markdown_text import escaped, table
+from fleetbench.report.recommendation import Recommendation, leading
 from fleetbench.report.tables import EntryTable, tables_of
 from fleetbench.report.tables.single_gpu import single_gpu_tables
 from fleetbench.report.together.joined import Joined
@@ -20,12 +21,17 @@ _SENTENCE = 1000  # letters
 _UNTRIED = (TrialState.NOT_RUN, TrialState.IMPLIED)
 
 
-def text_of_several(found: Joined, charts: Sequence[tuple[str, str]] = (), imported: Found = ()) -> str:
+def text_of_several(
+    found: Joined,
+    charts: Sequence[tuple[str, str]] = (),
+    imported: Found = (),
+    recommendations: Sequence[Recommendation] = (),
+) -> str:
     """Return the whole text; charts are paths relative to it, with their findings.
 
     What was imported stands in sections of its own, and is not ranked with the runs.
     """
-    return "\n\n".join(filter(None, _parts(found, charts, imported))) + "\n"
+    return "\n\n".join(filter(None, _parts(found, charts, imported, recommendations))) + "\n"
 
 
 def tables_of_model(entries: Sequence[Entry]) -> Iterator[EntryTable]:
@@ -39,8 +45,14 @@ def heading(found: Joined) -> str:
     return f"{runs}: {', '.join(found.models) or 'nothing was planned'}"
 
 
-def _parts(found: Joined, charts: Sequence[tuple[str, str]], imported: Found) -> Iterator[str]:
+def _parts(
+    found: Joined,
+    charts: Sequence[tuple[str, str]],
+    imported: Found,
+    recommendations: Sequence[Recommendation],
+) -> Iterator[str]:
     yield f"# {escaped(heading(found))}"
+    yield "\n\n".join(f"**{escaped(sentence, _SENTENCE)}**" for sentence in leading(recommendations))
     runs = run_table(found)
     yield table(runs.columns, runs.rows)
     yield "\n".join(f"- {escaped(said, _SENTENCE)}" for said in said_of_runs(found))
