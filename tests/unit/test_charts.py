@@ -149,6 +149,11 @@ def test_sixty_configurations_are_two_charts_that_say_so_and_leave_none_out() ->
     assert png_size(png_of(first))[1] < 4000
 
 
+def test_a_single_row_has_one_bar_chart() -> None:
+    alone = summarise(run(), [trial(1, Config())], repeats(1, 100, 102, 101))
+    assert [key for key in by_key(alone) if key.endswith(("throughput", "-ms"))] == ["output-throughput"]
+
+
 def test_a_failed_trial_alone_has_no_bar_chart() -> None:
     failed = [trial(1, Config(), state=TrialState.FAILED, failure=TOO_LITTLE_MEMORY)]
     assert not by_key(summarise(run(), failed, []))

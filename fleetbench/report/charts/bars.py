@@ -63,12 +63,19 @@ class _Panel:
 
 
 def bar_charts(population: Population) -> Iterator[Chart]:
-    """Yield the charts of each metric that an entry of a model has a number of."""
+    """Yield the charts of each metric that an entry of a model has a number of; of a single entry the first.
+
+    One bar stands beside nothing: its repeats are worth a look once, its other numbers are in the table.
+    """
     tables, note = _tables(population)
     entries = [entry for table in tables.values() for entry in table]
-    for metric in IMPORTED_METRICS if any(entry.imported for entry in entries) else OWN_METRICS:
-        if any(entry.status in marks.DRAWN and entry.value(metric) is not None for entry in entries):
-            yield from _charts(population, tables, metric, note)
+    metrics = [
+        metric
+        for metric in (IMPORTED_METRICS if any(entry.imported for entry in entries) else OWN_METRICS)
+        if any(entry.status in marks.DRAWN and entry.value(metric) is not None for entry in entries)
+    ]
+    for metric in metrics if len(population.entries) > 1 else metrics[:1]:
+        yield from _charts(population, tables, metric, note)
 
 
 def _tables(population: Population) -> tuple[dict[str, tuple[Entry, ...]], str]:

@@ -100,7 +100,7 @@ def _finding(lines: Lines, limits: Mapping[str, float]) -> str:
         return f"No valid measurement of {OUTPUT.title}"
     most = f"{OUTPUT.shown(best[0].value(OUTPUT))} {OUTPUT.unit} at c={best[0].workload.max_concurrency}"
     if len(lines.points) == 1:
-        return f"{next(iter(lines.points))}: {OUTPUT.title} grows to {most}"
+        return f"{next(iter(lines.points))}: {OUTPUT.title} at most {most}"
     parts = [f"{name or 'none clearly'} {_span(places)}" for name, places in runs]
     if len(parts) == 1:
         leads = f"{runs[0][0]} has the highest" if runs[0][0] else "None has clearly the highest"
