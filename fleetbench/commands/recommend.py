@@ -129,7 +129,7 @@ def read_entries(store: Store, run: str, slo: Slo) -> tuple[Entry, ...]:
         return tuple(
             entry for about, rows in read_imported(store, source) for entry in entries_of_import(about, rows)
         )
-    refuse_misspelt(name)
+    refuse_misspelt(run)
     row = store.run(run)
     if row.state in UNFINISHED:
         console.progress(f"run {row.id} is {row.state.value}: what is still to be measured may win")

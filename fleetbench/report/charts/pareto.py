@@ -88,9 +88,7 @@ def pareto_charts(population: Population, limits: Mapping[str, float]) -> Iterat
 
 def _edge(points: Sequence[_Point]) -> tuple[_Point, ...]:
     """Return the valid points that no valid one beats in both numbers, from the fastest for a user on."""
-    return frontier(
-        (point for point in points if point.entry.valid), lambda point: (point.user, point.gpu)
-    )
+    return frontier((point for point in points if point.entry.valid), lambda point: (point.user, point.gpu))
 
 
 def _load(entry: Entry) -> str:

@@ -126,9 +126,7 @@ def _about(report: Report) -> Iterator[Pair]:
         yield Pair("measured by", f"fleetbench {one_line(run.fleetbench_version)}")
 
 
-def advised(
-    recommendations: Sequence[Recommendation], row_id: Callable[[Entry], str]
-) -> tuple[Answer, ...]:
+def advised(recommendations: Sequence[Recommendation], row_id: Callable[[Entry], str]) -> tuple[Answer, ...]:
     """Return what a page leads with of its recommendations."""
     return tuple(_advice(found, row_id) for found in recommendations if found.leads)
 
