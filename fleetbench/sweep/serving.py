@@ -189,6 +189,8 @@ def _serving(ground: Ground, row: TrialRow, attempt: Attempt, facts: HostFacts) 
         front.bring_up(ground, wanted, facts, began, proven=proven)
         seconds = time.monotonic() - started
         beside = {"members": as_json(wanted, began)}
+    if not fresh and row.ready_s is not None:  # it runs since before: what its start took is known already
+        seconds = row.ready_s
     version = members[0].ready.served.version
     ground.store.set_trial(row.run_id, row.number, vllm_version=version, ready_s=seconds)
     served = [(spec, member.ready) for spec, member in zip(wanted.members, members, strict=True)]

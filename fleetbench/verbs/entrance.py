@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -53,10 +53,22 @@ def refuse_mistyped(names: Mapping[str, object]) -> None:
     if Path(sys.argv[0]).name not in ("invoke", "inv") and Path(sys.argv[0]).parent.name != "invoke":
         return
     verbs = {name: found for name, found in names.items() if isinstance(found, Task)}
+    asked = help_asked(sys.argv[1:], {name for name, found in verbs.items() if found.positional})
+    if asked:
+        os.execv(sys.executable, [sys.executable, "-m", "invoke", "--help", asked])  # noqa: S606
     wrong = mistake(sys.argv[1:], {name: options_of(found) for name, found in verbs.items()})
     if wrong is not None:
         console.error(wrong)
         raise SystemExit(wrong.exit_status)
+
+
+def help_asked(words: Sequence[str], verbs: Collection[str]) -> str:
+    """Given a command line and the verbs that want a word after them, return the verb that `--help` follows.
+
+    Invoke would take `--help` for that word: `invoke promote --help`.
+    """
+    pairs = itertools.pairwise(words)
+    return next((verb for verb, word in pairs if verb in verbs and word in ("--help", "-h")), "")
 
 
 def options_of(verb: Task[Any]) -> set[str]:

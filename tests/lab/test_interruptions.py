@@ -76,10 +76,15 @@ def test_a_controller_that_is_killed_in_each_phase_loses_nothing_and_measures_no
 ) -> None:
     before = state_of(served)
     voyage = Voyage.begin(served)
+    ready: list[float | None] = []
     for phase in PHASES:
         voyage.wait_for(phase)
         voyage.kill()
+        if phase in ("ready after", "giving back: starting"):
+            ready.append(voyage.ready_s(1))
         voyage.resume()
+    assert ready[0] is not None
+    assert ready[0] == ready[1], "a server that is found running keeps what its start took"
     done = voyage.ended()
     assert done.status == 0, done.err
     check_weathered(served, before)

@@ -62,6 +62,11 @@ class Voyage:
         """Start the sweep, as Alice."""
         return cls(fleet, fleet.begin(*words, SUDO_USER="alice", **env))
 
+    def ready_s(self, number: int) -> float | None:
+        """Seconds that the server of a trial took to be ready, as stored."""
+        with self.fleet.store() as store:
+            return next(row.ready_s for row in store.trials(self.run) if row.number == number)
+
     @property
     def run(self) -> str:
         """The id of its run."""

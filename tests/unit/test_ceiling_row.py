@@ -163,6 +163,49 @@ def test_what_bound_a_7b_on_an_h200_as_its_load_grew(
     assert (found["binds"], round(number(found, "of_ceiling_percent"))) == (binds, share)
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "tps", "busy", "power_w", "running", "e2e_s", "parts_s", "binds"),
+    [
+        (1, 197.2, 86.6, 426, 1.0, 0.6455, (0.0, 0.0153, 0.6258), "bandwidth"),
+        (64, 8281, 99.5, 602, 63.9, 0.9357, (0.0001, 0.0919, 0.7572), "bandwidth"),
+        (128, 12303, 92.8, 633, 86.7, 1.2203, (0.0001, 0.1353, 0.9334), "compute"),
+        (256, 12153, 73.6, 540, 203.4, 2.5497, (0.0183, 0.2399, 1.4771), "api-server"),
+        (256, 9859, 63.1, 465, 195.3, 3.1482, (0.0041, 0.2102, 1.4825), "api-server"),
+        (1000, 10594, 80.0, 571, 401.3, 11.4457, (0.0563, 0.0947, 2.7478), "api-server"),
+        (1000, 9308, 73.6, 536, 417.9, 12.9791, (0.0405, 0.0941, 3.1591), "api-server"),
+    ],
+)
+def test_the_api_server_binds_where_requests_are_in_the_server_and_not_in_its_engine(
+    concurrency: int,
+    tps: float,
+    busy: float,
+    power_w: float,
+    running: float,
+    e2e_s: float,
+    parts_s: tuple[float, float, float],
+    binds: str,
+) -> None:
+    # The same server on 1 December 2026, ten waves of each load: of 1,000 requests its engine saw 400.
+    workload = Workload(num_prompts=10 * concurrency, max_concurrency=concurrency)
+    seen: dict[str, Json] = {
+        "gpu_util_mean": busy,
+        "gpu_power_w_mean": power_w,
+        "kv_usage_max": 0.12,
+        "running_mean": running,
+        "waiting_mean": 4.0 if concurrency == 1000 else 0.0,
+        "client_cpu_cores_mean": 0.5,
+        "e2e_s_mean": e2e_s,
+        **dict(zip(("queue_s_mean", "prefill_s_mean", "decode_s_mean"), parts_s, strict=True)),
+    }
+    found = row(tps, seen, shape=architecture("qwen2.5-7b"), workload=workload)
+    assert found["binds"] == binds, found["why"]
+    if concurrency == 1000 and tps > 10_000:
+        assert found["why"] == (
+            "of 11.4 s in the server a request was in the engine for 2.9 s: the API server, "
+            "which takes in and hands out, has the rest"
+        )
+
+
 def test_the_shares_of_decode_and_prefill_make_the_share_of_the_serial_estimate() -> None:
     found = row(4515.4)
     assert number(found, "serial_output_tps") == pytest.approx(9031, rel=2e-3)

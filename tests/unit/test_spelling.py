@@ -11,7 +11,7 @@ import pytest
 from invoke.tasks import Task
 
 import tasks
-from fleetbench.verbs.entrance import options_of
+from fleetbench.verbs.entrance import help_asked, options_of
 from fleetbench.verbs.spelling import mistake
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +59,20 @@ def test_asking_for_the_options_of_a_verb_leaves_it_its_help() -> None:
     before = dict(tasks.sweep.help)
     options_of(tasks.sweep)
     assert tasks.sweep.help == before
+
+
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [
+        (("promote", "--help"), "promote"),
+        (("--debug", "promote", "-h"), "promote"),
+        (("promote", "latest", "--help"), ""),
+        (("deploy", "--help"), ""),
+        ((), ""),
+    ],
+)
+def test_help_after_a_verb_that_wants_a_word_is_help(words: tuple[str, ...], verb: str) -> None:
+    assert help_asked(words, {"promote", "lab"}) == verb
 
 
 def test_the_command_line_ends_with_the_suggestion() -> None:

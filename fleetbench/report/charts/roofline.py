@@ -35,6 +35,7 @@ BINDS = {
     "interconnect": ("the link between GPUs", "#CC79A7"),
     "kv-room": ("room for keys and values", "#E69F00"),
     "client": ("the client", "#009E73"),
+    "api-server": ("the API server", "#882255"),
     "scheduler": ("the server's host", "#56B4E9"),
     "unknown": (UNKNOWN, "#8A8A8A"),
 }

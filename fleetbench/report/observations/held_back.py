@@ -17,6 +17,7 @@ _WORDS = {
     "kv-room": "KV-starved, so memory is what is missing",
     "interconnect": "bound by the links between the GPUs, so a wider split does not help",
     "client": "held back by the bench client, so the server can do more than this",
+    "api-server": "held back by its API server, which is one process, not by its GPUs",
     "scheduler": "held back by the server's host, not by its GPUs",
 }
 _KV_FULL = 0.95  # as in ceiling/binds.py
