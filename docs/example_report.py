@@ -61,7 +61,7 @@ def example_store() -> Iterator[Store]:
     """Yield a store of its own with every run and the published figures in it."""
     with (
         tempfile.TemporaryDirectory(prefix="fleetbench-example-") as place,
-        open_store(runs_directory=Path(place), clock=lambda: READ_AT) as store,
+        open_store(f"sqlite:///{place}/rows.sqlite", Path(place), clock=lambda: READ_AT) as store,
     ):
         for path in sorted((PLACE / "runs").glob("*.tar.xz")):
             add_archive(store, path)
