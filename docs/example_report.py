@@ -10,6 +10,7 @@ figures of `inventory/published/`. Nothing is fetched, and the same rows give th
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 import tempfile
@@ -22,10 +23,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 
 from fleetbench.ceiling.foreign import ceiling_of_foreign  # noqa: E402
+from fleetbench.choice.recommend import recommendations  # noqa: E402
 from fleetbench.export.adding import add_archive  # noqa: E402
-from fleetbench.report.files import write_report  # noqa: E402
-from fleetbench.report.imported import read_imported, write_imported  # noqa: E402
+from fleetbench.report.files import read_report, write_files  # noqa: E402
+from fleetbench.report.imported import imported_markdown, read_imported, write_imported  # noqa: E402
+from fleetbench.report.markdown import markdown  # noqa: E402
+from fleetbench.report.own_entries import entries_of_run  # noqa: E402
 from fleetbench.report.together.files import read_several, write_several  # noqa: E402
+from fleetbench.report.together.text import text_of_several  # noqa: E402
 from fleetbench.results.imports.judging import judged  # noqa: E402
 from fleetbench.results.imports.read import read_source  # noqa: E402
 from fleetbench.results.store import Store, open_store  # noqa: E402
@@ -51,6 +56,7 @@ def main() -> int:
         for name in (*RUNS, IMPORTED):
             shutil.rmtree(PLACE / name, ignore_errors=True)
             write(store, name, PLACE / name)
+            lighten(PLACE / name)
     if pictures:
         draw_pictures()
     return 0
@@ -76,16 +82,40 @@ def write(store: Store, name: str, directory: Path) -> None:
     if name == IMPORTED:
         write_imported(store, read_imported(store), directory)
         return
-    runs = [run_of(store, archive) for archive in RUNS[name]]
+    runs = runs_of(store, name)
     if len(runs) == 1:
-        write_report(store, runs[0], directory)
+        report = read_report(store, runs[0])
+        advice = recommendations(entries_of_run(report))
+        write_files(report, directory, store.directory(runs[0]), advice)
     else:
-        write_several(store, read_several(store, runs), directory=directory)
+        joined = read_several(store, runs)
+        write_several(store, joined, directory, recommendations=recommendations(joined.entries))
 
 
-def run_of(store: Store, archive: str) -> str:
-    """Return the id of the run that an archive is of."""
-    return next(run.id for run in store.runs() if archive in run.origin)
+def text_of(store: Store, name: str) -> str:
+    """Return the text of one of the reports, without its charts."""
+    if name == IMPORTED:
+        return imported_markdown(read_imported(store))
+    runs = runs_of(store, name)
+    if len(runs) == 1:
+        report = read_report(store, runs[0])
+        return markdown(report, (), recommendations(entries_of_run(report)))
+    joined = read_several(store, runs)
+    return text_of_several(joined, recommendations=recommendations(joined.entries))
+
+
+def lighten(directory: Path) -> None:
+    """Leave the pictures to the SVG files, which are a fifth of the size in a repository."""
+    for picture in (directory / "charts").glob("*.png"):
+        picture.unlink()
+    (directory / "charts" / "charts.json").unlink(missing_ok=True)
+    text = directory / "report.md"
+    text.write_text(re.sub(r"(\]\(charts/[^)]+)\.png\)", r"\1.svg)", text.read_text("utf-8")), "utf-8")
+
+
+def runs_of(store: Store, name: str) -> list[str]:
+    """Return the ids of the runs that a report is made of."""
+    return [next(run.id for run in store.runs() if archive in run.origin) for archive in RUNS[name]]
 
 
 def draw_pictures() -> None:

@@ -54,7 +54,7 @@ class Place:
             port=port,
             topology=facts.topology,
             more_ports=tuple(more),
-            gpu_name=facts.gpu_name,
+            gpu_name=gpu_name(host, facts),
         )
 
     def member_ports(self, config: Config) -> tuple[int, ...]:
@@ -71,6 +71,12 @@ class Place:
                 next_step="give the host more sweep_ports in hosts.toml",
             )
         return self.more_ports[: config.units]
+
+
+def gpu_name(host: Host, facts: HostFacts) -> str:
+    """Return what the GPUs that serve are called; empty for a build that serves from the processors, whatever
+    GPUs there are beside it."""
+    return "" if host.build.device is Device.CPU else facts.gpu_name
 
 
 def free_port(host: Host, facts: HostFacts) -> int:

@@ -9,7 +9,7 @@ from fleetbench.accelerators import arch_env
 from fleetbench.deploy import CREDENTIAL
 from fleetbench.errors import NotPossible
 from fleetbench.facts.values import HostFacts, Missing
-from fleetbench.model import Build, GpuSet, Host, ServiceSpec
+from fleetbench.model import Build, Device, GpuSet, Host, ServiceSpec
 from fleetbench.plan.gpu_sets import gpu_sets
 from fleetbench.preflight import (
     refuse,
@@ -216,6 +216,8 @@ def _balancer(found: Candidate, host: Host, place: Place, facts: HostFacts) -> B
 
 def _kind(found: Candidate, facts: HostFacts, host: Host, gpus: GpuSet) -> str:
     """Return what the GPUs are called. A trial keeps what all of its host are called, whichever it had."""
+    if host.build.device is Device.CPU:
+        return ""
     if (host.name, gpus, facts.gpu_name) == (found.trial.host, found.trial.gpus, found.trial.gpu_name):
         return facts.gpu_name
     there = () if isinstance(facts.gpus, Missing) else facts.gpus

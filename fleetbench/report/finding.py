@@ -17,6 +17,8 @@ from fleetbench.report.metrics import METRICS, Metric
 from fleetbench.report.summary import Report, ReportRow
 from fleetbench.results.comparison import SAME_PERCENT, Comparison
 
+MOST_LOADS = 8
+
 
 class Ranked(Protocol):
     """What has a value that others can be compared with: a group of rows, or an entry."""
@@ -99,6 +101,8 @@ def about(rankings: Sequence[Ranking], metric: Metric) -> str:
     names = {winner.name for winner in winners if winner is not None}
     if None not in winners and len(names) == 1:
         return f"{names.pop()} has the {_word(metric)} {metric.title} in all {len(measured)} workloads"
+    if {len(ranking.order) for ranking in measured} == {1} and len({r.order[0].name for r in measured}) == 1:
+        return f"{measured[0].order[0].name}: {metric.title} {_over_loads(measured, metric)}"
     if not names:
         return (
             f"No clear best {metric.title} in any of {len(measured)} workloads: "
@@ -110,6 +114,13 @@ def about(rankings: Sequence[Ranking], metric: Metric) -> str:
         name = winner.name if winner else f"{best.name} alone" if len(ranking.order) == 1 else "no clear best"
         parts.append(f"{name} at {ranking.name} ({_value(best, metric)})")
     return f"Best {metric.title}: {'; '.join(parts)}"
+
+
+def _over_loads(rankings: Sequence[Ranking], metric: Metric) -> str:
+    """Return the values of a single configuration: `197 tok/s at c=1, 8,281 at c=64 …`."""
+    shown = [f"{metric.shown(each.order[0].value(metric))} at {each.name}" for each in rankings[:MOST_LOADS]]
+    more = f" and {len(rankings) - MOST_LOADS} more" if len(rankings) > MOST_LOADS else ""
+    return f"{', '.join(shown)}{more} ({metric.unit})"
 
 
 def brief(workload: Workload, among: tuple[Workload, ...]) -> str:

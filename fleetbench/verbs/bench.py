@@ -15,6 +15,7 @@ from fleetbench.errors import Exit, FleetbenchError, HostRebooted, NotReady, Usa
 from fleetbench.facts.values import HostFacts
 from fleetbench.inventory import Inventory, find_host
 from fleetbench.model import GpuSet, Host, Model, Step, Trial, TrialState, Workload
+from fleetbench.plan.schedule import gpu_name
 from fleetbench.preflight import refuse_prompts
 from fleetbench.results.manifest import sealing
 from fleetbench.results.rows import MeasurementKind, RunKind, RunRow, RunState, TrialRow, Verdict
@@ -102,7 +103,7 @@ def bench(
             config=config,
             workloads=(workload,),
             repeats=repeats,
-            gpu_name=facts.gpu_name,
+            gpu_name=gpu_name(host, facts),
         )
         run = store.create_run(
             kind=RunKind.BENCH,

@@ -9,9 +9,9 @@ from nouns import HOST, MODEL, facts, gpu, unit
 
 from fleetbench.errors import NotPossible, UsageError
 from fleetbench.facts.values import Listener, Missing
-from fleetbench.model import Config, GpuSet, Sweep
+from fleetbench.model import Config, Device, GpuSet, Sweep
 from fleetbench.plan.candidates import candidates
-from fleetbench.plan.schedule import Place, free_port, gpu_set, trials
+from fleetbench.plan.schedule import Place, free_port, gpu_name, gpu_set, trials
 
 
 def test_all_means_every_power_of_two_that_fits() -> None:
@@ -120,3 +120,14 @@ def test_gpu_sets_are_read_in_any_order(text: str, indices: tuple[int, ...]) -> 
 def test_nonsense_is_no_gpu_set(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a GPU|backwards"):
         GpuSet.parse(text)
+
+
+def test_a_build_that_serves_from_processors_names_no_gpu() -> None:
+    """The GPUs of such a host (in a lab: stand-ins) have no part in what is measured."""
+    seen = facts()
+    on_gpus, on_processors = (
+        replace(HOST, build=replace(HOST.build, device=device)) for device in (Device.CUDA, Device.CPU)
+    )
+    assert gpu_name(on_gpus, seen) == seen.gpu_name
+    assert seen.gpu_name
+    assert gpu_name(on_processors, seen) == ""

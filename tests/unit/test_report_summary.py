@@ -234,3 +234,9 @@ def test_what_differs_by_its_numbers_only_is_said_once() -> None:
         "repeat 1 (and likewise repeat 2, repeat 3): TTFT is 1.5 ms",
         "repeat 1 (and likewise repeat 2, repeat 3): p99 rests on 40",
     )
+
+
+def test_a_single_configuration_over_several_loads_is_told_with_its_values() -> None:
+    rows = [*repeats(1, 1000.0, 1010.0), *repeats(1, 50.0, 51.0, workload_index=1)]
+    made = summarise(run(), [trial(1, Config(tp=2), workloads=(CLOSED, SMALL))], rows)
+    assert finding(made, OUTPUT) == "tp=2 dp=1: output throughput 1,005 at c=64, 50.50 at c=8 (tok/s)"

@@ -5,7 +5,7 @@ From the ceilings of the rows (docs/ceiling.md), and from samples where no ceili
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from fleetbench.errors import one_line
 from fleetbench.report.entry import Entry
@@ -20,6 +20,7 @@ _WORDS = {
     "api-server": "held back by its API server, which is one process, not by its GPUs",
     "scheduler": "held back by the server's host, not by its GPUs",
 }
+_HARDWARE = frozenset({"bandwidth", "compute"})
 _KV_FULL = 0.95  # as in ceiling/binds.py
 _ENOUGH = 0.98  # share of the requests asked for, as there
 
@@ -28,13 +29,28 @@ def said_of_bounds(entries: Sequence[Entry]) -> Iterator[Said]:
     """Yield a sentence for each bound that is no ordinary one, and what room a wider split gave."""
     counting = [entry for entry in entries if entry.valid or entry.imported]
     for word, meaning in _WORDS.items():
-        found = [entry for entry in counting if word in bounds(entry)]
+        # Where the hardware binds in another repeat, the odd one is no bound of the configuration.
+        found = [e for e in counting if word in bounds(e) and not _HARDWARE.intersection(bounds(e))]
         if found:
-            verb = "is" if len({entry.name for entry in found}) == 1 else "are"
-            why = one_line(str(found[0].ceiling.get("why") or _sampled(found[0])), 160)
-            because = f" ({name(found[0])}: {why})" if why else ""
-            yield Said(topic="bound", text=f"{listed(map(name, found))} {verb} {meaning}{because}")
+            why = one_line(str(found[0].ceiling.get("why") or _sampled(found[0])), 300).partition("; ")[0]
+            called = _called(counting)
+            verb = "is" if len({called(entry) for entry in found}) == 1 else "are"
+            because = f" ({called(found[0])}: {why})" if why else ""
+            yield Said(topic="bound", text=f"{listed(map(called, found))} {verb} {meaning}{because}")
     yield from _room(counting)
+
+
+def _called(entries: Sequence[Entry]) -> Callable[[Entry], str]:
+    """Return what names an entry: with how many requests at a time where that varies."""
+    loads: dict[str, set[int | None]] = {}
+    for entry in entries:
+        loads.setdefault(entry.name, set()).add(entry.workload.max_concurrency)
+
+    def called(entry: Entry) -> str:
+        at = entry.workload.max_concurrency
+        return f"{name(entry)} at c={at}" if at and len(loads[entry.name]) > 1 else name(entry)
+
+    return called
 
 
 def bounds(entry: Entry) -> tuple[str, ...]:

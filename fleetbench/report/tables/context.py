@@ -34,9 +34,19 @@ def context_tables(entries: Sequence[Entry]) -> tuple[EntryTable, ...]:
     It takes entries that name their length, one of which has the measures.
     """
     found = [group for group in _of_length(entries) if has_measures(group)]
+    found = [group for group in found if len(group) > 1 or not _rung(group[0], found)]
     models = several(group[0].model for group in found)
     loads = several(group[0].load for group in found)
     return tuple(_table(group, models=models, loads=loads) for group in found)
+
+
+def _rung(entry: Entry, groups: Sequence[Sequence[Entry]]) -> bool:
+    """Whether an own entry stands alone at its load and again at others: the table of the loads has it."""
+
+    def kind(one: Entry) -> tuple[object, ...]:
+        return (one.imported, one.source, one.model, one.config.max_model_len)
+
+    return not entry.imported and several(g[0].load for g in groups if kind(g[0]) == kind(entry))
 
 
 def length_tables(entries: Sequence[Entry]) -> tuple[EntryTable, ...]:
