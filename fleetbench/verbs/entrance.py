@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -55,7 +56,9 @@ def refuse_mistyped(names: Mapping[str, object]) -> None:
     verbs = {name: found for name, found in names.items() if isinstance(found, Task)}
     asked = help_asked(sys.argv[1:], {name for name, found in verbs.items() if found.positional})
     if asked:
-        os.execv(sys.executable, [sys.executable, "-m", "invoke", "--help", asked])  # noqa: S606
+        raise SystemExit(
+            subprocess.run([sys.executable, "-m", "invoke", "--help", asked], check=False).returncode
+        )
     wrong = mistake(sys.argv[1:], {name: options_of(found) for name, found in verbs.items()})
     if wrong is not None:
         console.error(wrong)

@@ -75,7 +75,7 @@ def _complaint(command: str) -> str:
     except click.ClickException as exc:
         return exc.format_message()
     except SystemExit as exc:  # tasks.py says of a mistyped verb or option what may have been meant
-        return f"left with status {exc.code}"
+        return f"left with status {exc.code}" if exc.code else ""
     return ""
 
 
