@@ -14,6 +14,8 @@ SUFFIX = ".gz"
 # Smaller ones stay as they are, for people and grep. A result with the samples of 1,000 answers of 128 tokens
 # has about 3 MB, a server's /metrics about 100 kB.
 LARGE_BYTES = 256 * 1024
+# The host waits meanwhile: 33 MB of 10,000 requests take 0.3 s at level 1 and 1.7 s at 6, for 17 % less.
+LEVEL = 1
 # A result with the samples of 100,000 requests has about 300 MB.
 LARGEST_BYTES = 512 * 1024 * 1024
 
@@ -24,7 +26,7 @@ def keep(directory: Path, content: Mapping[str, bytes]) -> None:
     for name, data in content.items():
         plain, packed = directory / name, directory / f"{name}{SUFFIX}"
         if len(data) > LARGE_BYTES and not name.endswith(SUFFIX):
-            write_whole(packed, gzip.compress(data, compresslevel=6, mtime=0))
+            write_whole(packed, gzip.compress(data, compresslevel=LEVEL, mtime=0))
             plain.unlink(missing_ok=True)
         else:
             write_whole(plain, data)

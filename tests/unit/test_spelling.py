@@ -80,3 +80,11 @@ def test_the_command_line_ends_with_the_suggestion() -> None:
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert done.stderr == "error: there is no verb swep\n  next:  did you mean sweep?\n"
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m invoke --help sweep | true; exit ${{PIPESTATUS[1]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stderr == ""
