@@ -58,7 +58,9 @@ case $action in
     if renewed; then "$@" > /dev/null || exit 74; word=ours; else word=lost; fi ;;
   release)
     if [ -z "$holder" ] || [ $ours$before != nono ]; then
-      systemctl stop fleetbench-deadman.timer 2> /dev/null
+      # The service, too: begun a moment ago it waits for this lock, or finds its script gone and has failed.
+      systemctl stop fleetbench-deadman.timer fleetbench-deadman.service 2> /dev/null
+      systemctl reset-failed fleetbench-deadman.service 2> /dev/null
       rm -f "$directory/lease" "$directory/loan" "$directory/restore.sh" "$directory/ended"
       described="" word=free
     else word=held; fi ;;

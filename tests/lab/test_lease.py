@@ -177,6 +177,28 @@ def test_what_a_run_that_died_owes_is_given_back_before_another_one_borrows(
     second.release(session)
 
 
+@pytest.mark.parametrize("moment", ["waits for the lock", "found its script gone"])
+def test_a_look_that_the_end_of_the_loan_overtakes_leaves_nothing(
+    lab: LabUnderTest, session: DurableSession, enter: Callable[..., str], moment: str
+) -> None:
+    """The timer may begin its look at the very moment at which the loan is released."""
+    first = hold("run-1", seconds=240)  # the first look by itself is a minute away
+    first.take(session)
+    first.arm(session, ["vllm-8051.service"])
+    look = "systemctl start --no-block fleetbench-deadman.service; sleep 1"
+    if moment == "waits for the lock":
+        script = (
+            f"exec 9> /run/fleetbench/.lock; flock 9; {look}; systemctl is-active fleetbench-deadman; exit 0"
+        )
+        assert enter(lab.names[0], "bash", "-c", script).strip() in ("active", "activating")
+    else:
+        script = f"mv /run/fleetbench/restore.sh /run/r; {look}; mv /run/r /run/fleetbench/restore.sh"
+        enter(lab.names[0], "bash", "-c", script)
+    first.release(session)
+    left = "systemctl list-units --all --plain --no-legend 'fleetbench-*'; ls /run/systemd/transient"
+    until(lambda: "fleetbench" not in enter(lab.names[0], "bash", "-c", left))
+
+
 def test_a_renewed_loan_is_left_alone(
     lab: LabUnderTest, session: DurableSession, enter: Callable[..., str]
 ) -> None:
