@@ -104,7 +104,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def _say(kind: type[BaseException], exc: BaseException, trace: TracebackType | None) -> None:
     if isinstance(exc, BrokenPipeError):  # `invoke --list | head`: who reads has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return
     if "--debug" in sys.argv:
         sys.__excepthook__(kind, exc, trace)
