@@ -16,6 +16,7 @@ from fleetbench.transport.base import Session, check
 
 Say = Callable[[str], None]
 _KEPT_LINES = 2000
+_OUR_SCRIPT = "fleetbench: "  # how lines of operations/install_venv.sh begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,7 @@ def _do_as_unit(lines: _Lines, action: Run, summary: str) -> None:
         seen = [*seen, *state.lines][-_KEPT_LINES:]
     if not state.succeeded:
         raise _failure(host, action, summary, state, seen)
+    lines.tell(state)
     with contextlib.suppress(NotReached):  # it has ended well; a unit that is still listed does no harm
         transient.forget(lines.session, action.unit)
 
@@ -177,11 +179,16 @@ class _Lines:
         self._last = ""
 
     def tell(self, state: transient.Progress) -> None:
-        """Report the newest journal line, once."""
-        line = next((one_line(line) for line in reversed(state.lines) if line.strip()), "")
-        if line and line != self._last:
-            self.say(line)
-            self._last = line
+        """Report the lines of our own scripts and, of what still runs, the newest of any; each once.
+
+        A step may begin and end between two looks.
+        """
+        lines = [one_line(line) for line in state.lines if line.strip()]
+        for place, line in enumerate(lines, start=1):
+            newest = state.running and place == len(lines)
+            if line != self._last and (line.startswith(_OUR_SCRIPT) or newest):
+                self.say(line)
+                self._last = line
 
     def look(self, unit: str, cursor: str) -> transient.Progress:
         """Look at a unit; while the host is away, connect again with growing pauses."""

@@ -6,6 +6,7 @@ Writing to cgroup.kill ends everything at once, which for the host is a power cu
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -29,9 +30,9 @@ def make(settings: Settings, name: str) -> tuple[Path, ...]:
 def processes(settings: Settings, name: str) -> tuple[int, ...]:
     """Return the process ids of a host, as this machine numbers them; empty when it is off."""
     found: list[int] = []
-    for file in sorted(directories(settings, name)[0].rglob("cgroup.procs")):
+    for group in sorted(_below(directories(settings, name)[0])):
         try:
-            found += [int(line) for line in file.read_text(encoding="ascii").split()]
+            found += [int(line) for line in (group / "cgroup.procs").read_text(encoding="ascii").split()]
         except OSError:  # the group went away between listing and reading
             continue
     return tuple(found)
@@ -63,10 +64,14 @@ def kill(settings: Settings, name: str, timeout_s: float = 20) -> None:
 def remove(settings: Settings, name: str = "") -> None:
     """Remove the empty groups of a host, or of the whole lab."""
     for group in directories(settings, name):
-        below = sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True)
-        for directory in (*below, group):
+        for directory in sorted(_below(group), reverse=True):
             if directory.exists():
                 _remove_one(directory)
+
+
+def _below(group: Path) -> list[Path]:
+    """Return a group and those below it. A session that ends meanwhile takes its group with it."""
+    return [Path(directory) for directory, _, _ in os.walk(group)]
 
 
 def _remove_one(directory: Path) -> None:

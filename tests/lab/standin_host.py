@@ -137,6 +137,12 @@ repeats = 2
 lease_s = 60
 workload = { num_prompts = 30, max_concurrency = 1, input_len = 8, output_len = 8 }
 
+[sweeps.storm-slow]                # a repeat takes longer than it takes to notice that it began, and to kill
+parallel = [{ tp = 1 }, { tp = 2 }]
+repeats = 2
+lease_s = 60
+workload = { num_prompts = 90, max_concurrency = 1, input_len = 8, output_len = 8 }
+
 [sweeps.storm-brisk]
 parallel = [{ tp = 1 }, { tp = 2 }]
 repeats = 2

@@ -17,6 +17,7 @@ from standin_host import Fleet, fleet_of
 from weather import (
     BRISK,
     HOST,
+    SLOW,
     SWEEP,
     UNIT,
     Voyage,
@@ -75,7 +76,7 @@ def test_a_controller_that_is_killed_in_each_phase_loses_nothing_and_measures_no
     served: Fleet,
 ) -> None:
     before = state_of(served)
-    voyage = Voyage.begin(served)
+    voyage = Voyage.begin(served, SLOW)
     ready: list[float | None] = []
     for phase in PHASES:
         voyage.wait_for(phase)

@@ -56,7 +56,7 @@ def test_every_second_of_a_sweep_has_a_step_and_every_line_of_stdout_is_an_event
     assert summary["run"] == events[0]["run"]
     assert summary["trials"] == {"measured": 2}
     assert summary["best"][0]["output_tokens_per_s"] > 0
-    assert summary["next"] == [f"fleetbench report {summary['run']}"]
+    assert summary["next"] == [f"fleetbench {verb} {summary['run']}" for verb in ("report", "recommend")]
     assert "borrowing the GPUs of vllm-8001.service" in done.err
 
     timeline = timeline_of(served)

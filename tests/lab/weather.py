@@ -16,6 +16,7 @@ from fleetbench.results.rows import MeasurementKind, RunState, Verdict
 
 HOST = "lab-01"
 SWEEP = ("sweep", "--model", "steady", "--hosts", HOST, "--sweep", "storm")
+SLOW = (*SWEEP[:-1], "storm-slow")
 BRISK = (*SWEEP[:-1], "storm-brisk")  # a short lease, little patience
 UNIT = "vllm-8001.service"
 

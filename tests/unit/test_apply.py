@@ -104,6 +104,23 @@ def test_a_long_step_becomes_a_unit_with_limits_and_its_lines_are_told_once() ->
     assert "systemctl stop" in session.commands[-1]
 
 
+def test_what_our_own_script_says_is_told_though_it_was_over_between_two_looks() -> None:
+    quick = ("fleetbench: making /opt/vllm/venvs/x with uv", "Using CPython 3.12", "fleetbench: checking")
+    session = polled(
+        look("inactive", "dead"),
+        look("active", "running", "fleetbench: fetching"),
+        look("active", "exited", *quick, "Installed 3 packages"),
+    )
+    told: list[str] = []
+    apply(session, [step(INSTALL)], progress=told.append, patience=QUICK)
+    assert told == [
+        "[1/1] do it",
+        "fleetbench: fetching",
+        "fleetbench: making /opt/vllm/venvs/x with uv",
+        "fleetbench: checking",
+    ]
+
+
 def test_a_unit_that_runs_already_is_followed_and_not_started_again() -> None:
     session = polled(look("active", "running", "half way"), look("active", "exited"))
     told: list[str] = []
