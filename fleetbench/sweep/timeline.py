@@ -110,7 +110,7 @@ class Timeline:
 
     def now_ms(self) -> int:
         """Return the present in the time of this timeline."""
-        return self._wall_0 + self._clock.steady_ms() - self._steady_0
+        return self._at(self._clock.steady_ms())
 
     def enter(
         self,
@@ -170,7 +170,8 @@ class Timeline:
     def so_far(self) -> RunTimeline:
         """Return the timeline up to now."""
         with self._lock:
-            return self._document((*self._closed, *self._up_to_now()))
+            steady = self._clock.steady_ms()
+            return self._document((*self._closed, *self._up_to(steady)), steady)
 
     def write(self) -> None:
         """Write the file, whole or not at all; a problem is told once, and the next call tries again."""
@@ -178,8 +179,9 @@ class Timeline:
             return
         with self._writing:
             with self._lock:
-                going = [period_text(period) for period in self._up_to_now()]
-                text = document_text(self._document(()), [*self._lines, *going])
+                steady = self._clock.steady_ms()
+                going = [period_text(period) for period in self._up_to(steady)]
+                text = document_text(self._document((), steady), [*self._lines, *going])
             try:
                 write_whole(self._path, text.encode())
             except OSError as exc:
@@ -216,17 +218,22 @@ class Timeline:
             began = max(began, until)
         return began
 
-    def _up_to_now(self) -> list[Period]:
-        now = self.now_ms()
+    def _at(self, steady_ms: int) -> int:
+        return self._wall_0 + steady_ms - self._steady_0
+
+    def _up_to(self, steady_ms: int) -> list[Period]:
+        now = self._at(steady_ms)
         return [replace(p, ended_ms=max(now, p.began_ms)) for p in self._open.values()]
 
-    def _document(self, periods: tuple[Period, ...]) -> RunTimeline:
+    def _document(self, periods: tuple[Period, ...], steady_ms: int) -> RunTimeline:
+        # One reading of the clock for all of a document: a controller that continues it counts from the end of
+        # the periods, from `written_ms` and from `steady_ms`, which have to be the same moment.
         return RunTimeline(
             run_id=self.run_id,
             periods=periods,
-            written_ms=self.now_ms(),
+            written_ms=self._at(steady_ms),
             boot=self._clock.boot,
-            steady_ms=self._clock.steady_ms(),
+            steady_ms=steady_ms,
         )
 
     def _earlier(self, directory: Path | None) -> RunTimeline:

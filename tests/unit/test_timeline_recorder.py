@@ -125,6 +125,24 @@ def test_a_resumed_run_shows_how_long_no_controller_was_there(
     check_contiguous(found)
 
 
+def test_a_document_is_of_one_moment_though_the_clock_goes_on_while_it_is_made(tmp_path: Path) -> None:
+    readings = itertools.count(5_000_000)
+    ticking = Clock(wall_ms=lambda: START_MS, steady_ms=lambda: next(readings), boot="first")
+    first = Timeline("run", tmp_path, clock=ticking)
+    first.enter("h1", Step.MEASURE, trial=1)
+    first.write()
+    found = read_timeline(tmp_path)
+    assert found is not None
+    (measured,) = found.periods
+    assert measured.ended_ms == found.written_ms
+    so_far = first.so_far()
+    assert so_far.periods[-1].ended_ms == so_far.written_ms
+    second = Timeline("run", tmp_path, clock=ticking)
+    second.enter("h1", Step.MEASURE, trial=1)
+    notes = [(period.step, period.note, period.began_ms) for period in second.so_far().periods[:2]]
+    assert notes == [(Step.MEASURE, "", measured.began_ms), (Step.IDLE, AWAY, measured.ended_ms)]
+
+
 def test_after_a_reboot_of_the_controller_the_wall_clock_says_how_long_it_was_away(
     clocks: Clocks, tmp_path: Path
 ) -> None:
