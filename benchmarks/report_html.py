@@ -23,7 +23,8 @@ from playwright.sync_api import Browser  # noqa: E402
 from sample_report import everything  # noqa: E402
 
 from fleetbench.choice.recommend import recommendations  # noqa: E402
-from fleetbench.report.charts import charts_of_run, svg_of  # noqa: E402
+from fleetbench.drawing.vega import svg_of  # noqa: E402
+from fleetbench.report.charts import charts_of_run  # noqa: E402
 from fleetbench.report.html.galleries import with_charts  # noqa: E402
 from fleetbench.report.html.kept import Kept  # noqa: E402
 from fleetbench.report.html.render import html  # noqa: E402

@@ -13,6 +13,7 @@ from fleetbench.errors import UsageError, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from fleetbench.drawing.drawers import Drawers
     from fleetbench.report.observations import Said
     from fleetbench.report.recommendation import Recommendation
     from fleetbench.report.summary import Report
@@ -69,14 +70,18 @@ def report(runs: tuple[str, ...], model: str, output: Path | None, form: str, sl
     _refuse_misspelt(own)
     if model:
         own = _of_model(model, own)
-    if sources and not own:
-        _report_imported(sources, output, form)
-    elif sources or len(own) > 1:
-        from fleetbench.commands.report_several import report_several
+    from fleetbench.drawing.drawers import Drawers
 
-        report_several(own, sources, output, form, slo)
-    else:
-        _report_run(own[0] if own else "latest", output, form, slo)
+    with Drawers() as drawers:
+        drawers.start()  # they come up while the rest is imported and the rows are read
+        if sources and not own:
+            _report_imported(sources, output, form, drawers)
+        elif sources or len(own) > 1:
+            from fleetbench.commands.report_several import report_several
+
+            report_several(own, sources, output, form, slo, drawers)
+        else:
+            _report_run(own[0] if own else "latest", output, form, slo, drawers)
 
 
 def _refuse_misspelt(runs: Iterable[str]) -> None:
@@ -96,7 +101,7 @@ def _of_model(model: str, runs: Sequence[str]) -> tuple[str, ...]:
         return runs_of_model(store, model)
 
 
-def _report_run(run: str, output: Path | None, form: str, slo: str) -> None:
+def _report_run(run: str, output: Path | None, form: str, slo: str, drawers: Drawers) -> None:
     from fleetbench.choice.recommend import recommendations
     from fleetbench.choice.slo import parse_slo
     from fleetbench.report.columns import summary_table
@@ -111,7 +116,7 @@ def _report_run(run: str, output: Path | None, form: str, slo: str) -> None:
     bounds = parse_slo(slo)
     advice = recommendations(entries_of_run(found), bounds)
     limits = {bound.key: bound.limit_ms for bound in bounds.bounds}
-    paths = write_files(found, output or raw / "report", raw, advice, limits)
+    paths = write_files(found, output or raw / "report", raw, advice, limits, drawers)
     if form == "json":
         console.print_json(summary_table(found).objects())
     elif form == "csv":
@@ -124,7 +129,7 @@ def _report_run(run: str, output: Path | None, form: str, slo: str) -> None:
     console.progress(f"report: {paths.page} (with report.md, summary.csv, measurements.csv{charts})")
 
 
-def _report_imported(sources: Sequence[str], output: Path | None, form: str) -> None:
+def _report_imported(sources: Sequence[str], output: Path | None, form: str, drawers: Drawers) -> None:
     from fleetbench.commands.report_several import each_once
     from fleetbench.report.csv_text import csv_text
     from fleetbench.report.imported import (
@@ -142,7 +147,7 @@ def _report_imported(sources: Sequence[str], output: Path | None, form: str) -> 
 
     with open_store(create=False) as store:
         found = each_once(read_imported(store, source) for source in sources)
-        path = write_imported(store, found, output)
+        path = write_imported(store, found, output, drawers)
     if form == "json":
         console.print_json([row for about, rows in found for row in documents(about, rows)])
     elif form == "csv":

@@ -10,13 +10,14 @@ from fleetbench import console
 from fleetbench.errors import UsageError, one_line
 
 if TYPE_CHECKING:
+    from fleetbench.drawing.drawers import Drawers
     from fleetbench.report.imported import Found
     from fleetbench.report.recommendation import Recommendation
     from fleetbench.report.together.joined import Joined
 
 
 def report_several(
-    runs: Sequence[str], imported: Sequence[str], output: Path | None, form: str, slo: str
+    runs: Sequence[str], imported: Sequence[str], output: Path | None, form: str, slo: str, drawers: Drawers
 ) -> None:
     """Report on runs together, and in sections of their own on imported sources (`""`: all of them)."""
     from fleetbench.choice.recommend import recommendations
@@ -33,7 +34,7 @@ def report_several(
         bounds = parse_slo(slo)
         advice = recommendations(found.entries, bounds)
         limits = {bound.key: bound.limit_ms for bound in bounds.bounds}
-        paths = write_several(store, found, output, sources, advice, limits)
+        paths = write_several(store, found, output, sources, advice, limits, drawers)
     if form == "json":
         console.print_json(joined_tables(found)[0].objects())
     elif form == "csv":

@@ -29,6 +29,7 @@ from fleetbench.results.timeline import read_timeline
 from fleetbench.whole_file import write_whole
 
 if TYPE_CHECKING:
+    from fleetbench.drawing.drawers import Drawers
     from fleetbench.results.store import Store
 
 NO_LIMITS: Mapping[str, float] = MappingProxyType({})
@@ -100,6 +101,7 @@ def write_files(
     raw: Path | None = None,
     recommendations: Sequence[Recommendation] = (),
     limits: Mapping[str, float] = NO_LIMITS,
+    drawers: Drawers | None = None,
 ) -> ReportPaths:
     """Write a report's files into a directory, the text last, so that what it refers to is there.
 
@@ -108,20 +110,18 @@ def write_files(
     are left alone. `limits`: of an SLO, by the key of the metric.
     """
     try:
-        charts = tuple(charts_of_run(report, raw, slo=limits))
-        drawn = write_charts(charts, directory / "charts")
-        svgs = [chart.svg.read_text("utf-8") for chart in drawn]
+        drawn = write_charts(charts_of_run(report, raw, slo=limits), directory / "charts", drawers)
         page = page_of_run(report, Kept(directory=raw, page=directory), recommendations=recommendations)
-        page = with_charts(page, zip(charts, svgs, strict=True))
+        page = with_charts(page, ((each.chart, each.text) for each in drawn))
         paths = ReportPaths(
             directory=directory,
             page=directory / "report.html",
             markdown=directory / "report.md",
             summary=directory / "summary.csv",
             measurements=directory / "measurements.csv",
-            charts=tuple(chart.png for chart in drawn),
+            charts=tuple(each.png for each in drawn),
         )
-        shown = [(f"charts/{chart.png.name}", chart.finding) for chart in drawn]
+        shown = [(f"charts/{each.png.name}", each.chart.finding) for each in drawn]
         text = markdown(report, shown, recommendations)
         write_whole(paths.measurements, csv_text(measurement_table(report)).encode())
         write_whole(paths.summary, csv_text(summary_table(report)).encode())

@@ -33,6 +33,7 @@ from fleetbench.results.rows import Json, Verdict
 from fleetbench.whole_file import write_whole
 
 if TYPE_CHECKING:
+    from fleetbench.drawing.drawers import Drawers
     from fleetbench.results.store import Store
 
 Found = Sequence[tuple[ImportedSource, Sequence[ImportedRow]]]
@@ -50,21 +51,23 @@ def read_imported(store: Store, source: str = "") -> Found:
     return tuple((found, store.imported_rows(found.id)) for found in sources)
 
 
-def write_imported(store: Store, found: Found, directory: Path | None = None) -> Path:
+def write_imported(
+    store: Store, found: Found, directory: Path | None = None, drawers: Drawers | None = None
+) -> Path:
     """Write report.html, report.md, imported.csv and the charts, and return the path of the first."""
     place = directory or store.runs_directory / IMPORTED_DIRECTORY
     entries = [entry for source, rows in found for entry in entries_of_import(source, rows)]
-    charts = tuple(charts_of_entries(entries))
     tables = [
         grid_of_entries(each, heading(each))
         for source, rows in found
         for each in imported_tables(entries_of_import(source, rows))
     ]
     try:
-        drawn = write_charts(charts, place / "charts")
-        svgs = [chart.svg.read_text("utf-8") for chart in drawn]
-        page = with_charts(page_of_imported(found, tables=tables), zip(charts, svgs, strict=True))
-        shown = [(f"charts/{chart.png.name}", chart.finding) for chart in drawn]
+        drawn = write_charts(charts_of_entries(entries), place / "charts", drawers)
+        page = with_charts(
+            page_of_imported(found, tables=tables), ((each.chart, each.text) for each in drawn)
+        )
+        shown = [(f"charts/{each.png.name}", each.chart.finding) for each in drawn]
         write_whole(place / "imported.csv", csv_text(imported_table(found)).encode())
         write_whole(place / "report.md", imported_markdown(found, shown).encode())
         write_whole(place / "report.html", html(page).encode())

@@ -226,8 +226,8 @@ class Timeline:
         return [replace(p, ended_ms=max(now, p.began_ms)) for p in self._open.values()]
 
     def _document(self, periods: tuple[Period, ...], steady_ms: int) -> RunTimeline:
-        # One reading of the clock for all of a document: a controller that continues it counts from the end of
-        # the periods, from `written_ms` and from `steady_ms`, which have to be the same moment.
+        # One reading of the clock for all of a document: a controller that continues it counts from the end
+        # of the periods, from `written_ms` and from `steady_ms`, which have to be the same moment.
         return RunTimeline(
             run_id=self.run_id,
             periods=periods,

@@ -52,7 +52,8 @@ MATRIX: dict[str, str] = {
     # what reads and keeps files
     "inventory/": "errors model/",
     "results/": "errors model/ whole_file",
-    "report/": "errors model/ results/ telemetry/ units whole_file",
+    "drawing/": "errors",
+    "report/": "drawing/ errors model/ results/ telemetry/ units whole_file",
     "export/": "errors model/ report/ results/ telemetry/ whole_file",
     "ceiling/": "errors facts/ model/ plan/ releases results/ vllm_features",
     "choice/": "errors model/ plan/ report/ results/",
@@ -75,8 +76,8 @@ MATRIX: dict[str, str] = {
     "lab/": "errors lock resolution whole_file",
     # the edge
     "console": "errors",
-    "commands/": "ceiling/ choice/ console errors export/ facts/ failures inventory/ model/ plan/ report/"
-    " results/ verify/ whole_file",
+    "commands/": "ceiling/ choice/ console drawing/ errors export/ facts/ failures inventory/ model/ plan/"
+    " report/ results/ verify/ whole_file",
     "cli": "console errors",
     "__main__": "cli",
     "verbs/": "apply audit bench/ bench_program choice/ commands/ console deploy errors facts/ fleet"
@@ -95,6 +96,7 @@ REACHES_OUT = {
     "lock.py": "asks uv for a set of packages",
     "inventory/ssh_options.py": "asks `ssh -G` how to reach a host",
     "results/controllers.py": "writes down this machine's name",
+    "drawing/drawers.py": "draws on several processors",
 }
 LOWER = tuple(MATRIX)[: tuple(MATRIX).index("transport/")]
 

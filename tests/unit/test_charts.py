@@ -22,11 +22,12 @@ from sampled_run import GPU_HEAD, RAMP, clock, exposition, gpu, metrics, packed
 from sampled_run import result as sampled_result
 from test_report_files import HOSTILE, example, hostile
 
+from fleetbench.drawing.smaller import smaller
+from fleetbench.drawing.vega import png_of, svg_of
 from fleetbench.model import Config, TrialState
-from fleetbench.report.charts import Chart, charts_of_entries, png_of, svg_of
+from fleetbench.report.charts import Chart, charts_of_entries
 from fleetbench.report.charts.placement import Box, apart, placed
 from fleetbench.report.charts.series import series_chart
-from fleetbench.report.charts.smaller import smaller
 from fleetbench.report.charts.written import LIST, write_charts
 from fleetbench.report.imported_entries import entries_of_import
 from fleetbench.report.own_entries import entries_of_run

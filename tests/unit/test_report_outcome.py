@@ -9,9 +9,9 @@ import pytest
 from report_rows import CLOSED, SMALL, TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
 
 from fleetbench.commands.report import print_report
+from fleetbench.drawing.vega import png_of
 from fleetbench.model import Config, TrialState
 from fleetbench.report.charts import charts_of_entries
-from fleetbench.report.charts.frame import png_of
 from fleetbench.report.entry import Entry
 from fleetbench.report.html.kept import Kept
 from fleetbench.report.html.run_page import page_of_run

@@ -1,4 +1,4 @@
-"""What all charts share: size, fonts, colours, title, and the way from a specification to PNG and SVG.
+"""What all charts share: size, fonts, colours, title, and how layers become a specification.
 
 Colours are Okabe and Ito's, told apart by colour-blind eyes too. Nothing is said by colour alone: lines
 differ in symbol and dashes as well, what is best in shade and in the title.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from fleetbench.errors import FleetbenchError, one_line
-from fleetbench.report.charts.smaller import smaller
+from fleetbench.drawing.vega import not_installed
+from fleetbench.errors import one_line
 
 WIDTH = 800
-PIXELS_PER_POINT = 2  # for screens with small pixels; 1600 wide
 MARGIN = 24
 INK, FAINT, GRID = "#222222", "#6B6B6B", "#E6E6E6"
 BAR_COLOUR, BEST_COLOUR = "#56B4E9", "#0072B2"
@@ -88,7 +87,7 @@ def altair_module() -> Any:
     try:
         import altair
     except ImportError as error:
-        raise _not_installed(error) from error
+        raise not_installed(error) from error
     return altair
 
 
@@ -225,39 +224,3 @@ def alternative(kind: str, finding: str, values: Iterable[str], notes: Iterable[
         shown.append(rest.pop(0))
     more = f"; and {len(rest)} more" if rest and shown else ""
     return one_line(f"{text}. {'; '.join(shown)}{more}" if shown else text, ALT_CHARACTERS + 300)
-
-
-def svg_of(specification: Mapping[str, Any]) -> bytes:
-    """Return a Vega-Lite specification as an SVG; nothing is fetched from anywhere."""
-    return str(
-        _converted(lambda convert: convert.vegalite_to_svg(dict(specification), allowed_base_urls=[]))
-    ).encode()
-
-
-def png_of(specification: Mapping[str, Any]) -> bytes:
-    """Return a Vega-Lite specification as a PNG, 1,600 pixels wide."""
-    return png_of_svg(svg_of(specification))
-
-
-def png_of_svg(svg: bytes) -> bytes:
-    """Return the PNG of an SVG that `svg_of` made: half the work, where both are wanted."""
-    return smaller(_converted(lambda convert: convert.svg_to_png(svg.decode(), scale=PIXELS_PER_POINT)))
-
-
-def _converted(draw: Callable[[Any], Any]) -> Any:
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise _not_installed(error) from error
-    try:
-        return draw(vl_convert)
-    except ValueError as error:
-        raise FleetbenchError(
-            "cannot draw a chart", cause=str(error), next_step="run again with --debug, and report it"
-        ) from error
-
-
-def _not_installed(error: ImportError) -> FleetbenchError:
-    return FleetbenchError(
-        "cannot draw charts", cause=str(error), next_step="pip install altair vl-convert-python"
-    )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetbench.report.charts.frame import Chart, png_of_svg, svg_of
+from fleetbench.drawing.drawers import Drawers, Picture
+from fleetbench.report.charts.frame import Chart
 from fleetbench.whole_file import write_whole
 
 LIST = "charts.json"
-MOST_WAITING = 4
 # What earlier versions drew, which had no list.
 _OF_OLD = re.compile(
     r"(output|total-token|request)-throughput\.png|(median|p99)-(ttft|tpot|itl|e2el)-ms\.png|timeline\.(png|svg)"
@@ -24,61 +24,59 @@ _LARGEST_LIST = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenChart:
-    """A chart whose files are there; its paths, and what Markdown says of it."""
+    """A chart whose files are there.
 
+    Attributes:
+        png, svg: its files.
+        text: what is in `svg`.
+    """
+
+    chart: Chart
     png: Path
     svg: Path
-    finding: str
-    alt: str
+    text: str
 
 
-def write_charts(charts: Iterable[Chart], directory: Path) -> tuple[WrittenChart, ...]:
+def write_charts(
+    charts: Iterable[Chart], directory: Path, drawers: Drawers | None = None
+) -> tuple[WrittenChart, ...]:
     """Write each chart into a directory, and charts.json; return where they are.
 
     Charts of an earlier report that are not among them are removed; other files are left alone. OSError where
-    there is no room or no right.
+    there is no room or no right. The first are drawn while the next are made; `drawers` that are up already
+    save the time in which new ones would come up.
     """
     earlier = _earlier(directory)
-    written: list[WrittenChart] = []
-    listed: list[dict[str, object]] = []
-    # The next SVG is made while the last one becomes a PNG.
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        pngs: list[tuple[Path, Future[bytes]]] = []
-        for chart in charts:
-            svg = svg_of(chart.specification)
-            png = directory / f"{chart.key}.png"
-            pngs.append((png, thread.submit(png_of_svg, svg)))
-            write_whole(png.with_suffix(".svg"), svg)
-            written.append(
-                WrittenChart(png=png, svg=png.with_suffix(".svg"), finding=chart.finding, alt=chart.alt)
-            )
-            listed.append(
-                {
-                    "key": chart.key,
-                    "section": chart.section.value,
-                    "finding": chart.finding,
-                    "alt": chart.alt,
-                    "files": [png.name, f"{chart.key}.svg"],
-                    "specification": chart.specification,
-                }
-            )
-            while len(pngs) > MOST_WAITING:
-                _write_first(pngs)
-        while pngs:
-            _write_first(pngs)
+    with Drawers() if drawers is None else nullcontext(drawers) as ready:
+        drawn = [(chart, ready.draw(chart.specification)) for chart in charts]
+        written = tuple(_written(chart, picture.result(), directory) for chart, picture in drawn)
     kept = {path.name for each in written for path in (each.png, each.svg)}
     for name in earlier - kept:
         (directory / name).unlink(missing_ok=True)
-    if listed:
+    if written:
+        listed = [_listed(each) for each in written]
         write_whole(directory / LIST, json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode())
     else:
         (directory / LIST).unlink(missing_ok=True)
-    return tuple(written)
+    return written
 
 
-def _write_first(pngs: list[tuple[Path, Future[bytes]]]) -> None:
-    path, made = pngs.pop(0)
-    write_whole(path, made.result())
+def _written(chart: Chart, picture: Picture, directory: Path) -> WrittenChart:
+    png, svg = (directory / f"{chart.key}.{kind}" for kind in ("png", "svg"))
+    write_whole(svg, picture.svg)
+    write_whole(png, picture.png)
+    return WrittenChart(chart=chart, png=png, svg=svg, text=picture.svg.decode())
+
+
+def _listed(written: WrittenChart) -> dict[str, object]:
+    return {
+        "key": written.chart.key,
+        "section": written.chart.section.value,
+        "finding": written.chart.finding,
+        "alt": written.chart.alt,
+        "files": [written.png.name, written.svg.name],
+        "specification": written.chart.specification,
+    }
 
 
 def _earlier(directory: Path) -> set[str]:

@@ -27,6 +27,7 @@ from fleetbench.results.rows import RunState
 from fleetbench.whole_file import write_whole
 
 if TYPE_CHECKING:
+    from fleetbench.drawing.drawers import Drawers
     from fleetbench.results.store import Store
 
 DIRECTORY = "reports"  # below the runs' directory, beside that of each run
@@ -97,6 +98,7 @@ def write_several(
     imported: Found = (),
     recommendations: Sequence[Recommendation] = (),
     limits: Mapping[str, float] = NO_LIMITS,
+    drawers: Drawers | None = None,
 ) -> ReportPaths:
     """Write the files and return their paths; `directory` None: `reports/NAME` beside the runs.
 
@@ -110,22 +112,20 @@ def write_several(
         for each in imported_tables(entries_of_import(source, rows))
     ]
     try:
-        charts = tuple(charts_of_entries(found.entries, slo=limits))
-        drawn = write_charts(charts, place / "charts")
-        svgs = [chart.svg.read_text("utf-8") for chart in drawn]
+        drawn = write_charts(charts_of_entries(found.entries, slo=limits), place / "charts", drawers)
         kept = {run: Kept(directory=raw, page=place) for run, raw in own.items()}
         page = page_of_several(found, kept, grids=foreign, recommendations=recommendations)
-        page = with_charts(page, zip(charts, svgs, strict=True))
+        page = with_charts(page, ((each.chart, each.text) for each in drawn))
         paths = ReportPaths(
             directory=place,
             page=place / "report.html",
             markdown=place / "report.md",
             summary=place / "summary.csv",
             measurements=place / "measurements.csv",
-            charts=tuple(chart.png for chart in drawn),
+            charts=tuple(each.png for each in drawn),
         )
         summary, measurements = joined_tables(found)
-        shown = [(f"charts/{chart.png.name}", chart.finding) for chart in drawn]
+        shown = [(f"charts/{each.png.name}", each.chart.finding) for each in drawn]
         write_whole(paths.measurements, csv_text(measurements).encode())
         write_whole(paths.summary, csv_text(summary).encode())
         if imported:
