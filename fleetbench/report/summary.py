@@ -140,13 +140,16 @@ def summarise(
 def _pooled_starts(
     rows: Iterable[ReportRow], read: Reader
 ) -> Iterator[tuple[tuple[Served, Workload], Pooled]]:
-    """Yield the pooled percentiles of each configuration that several valid rows are about."""
+    """Yield the pooled percentiles of each configuration that several valid rows are about.
+
+    There are none where the requests of one row are missing: the others alone are not the configuration.
+    """
     groups: dict[tuple[Served, Workload], list[ReportRow]] = {}
     for row in rows:
-        if row.valid and row.pooled is not None:
+        if row.valid:
             groups.setdefault((served(row.trial), row.workload), []).append(row)
     for key, group in groups.items():
-        if len(group) > 1:
+        if len(group) > 1 and all(row.pooled is not None for row in group):
             found = pooled([read(repeat) for row in group for repeat in row.repeats])
             if found is not None:
                 yield key, found

@@ -209,6 +209,22 @@ def test_percentiles_of_several_starts_are_over_all_their_requests() -> None:
     assert group.value(P99_TTFT) == pytest.approx(2000, rel=0.01)
 
 
+@pytest.mark.parametrize("lost", [1, 3])
+def test_requests_of_one_start_that_are_missing_leave_no_half_pooled_number(lost: int) -> None:
+    """Starts that answer soon, and one that is slow: a p99 over the soon ones only would be no p99 of all."""
+
+    def some(row: MeasurementRow) -> Samples | None:
+        return None if (row.trial, row.repeat) == (3, lost) else read(row)
+
+    rows = [row for number in (1, 2, 3) for row in repeats(number, 100, 102, 101)]
+    found = summarise(run(), [trial(number, Config()) for number in (1, 2, 3)], rows, some)
+    assert found.pooled == {}
+    (entry,) = entries_of_run(found)
+    assert not entry.pooled
+    assert entry.value(P99_TTFT) == pytest.approx(4e5 / 101)  # what the client reports of each repeat
+    assert "in 2 rows, and medians of each repeat's own in the others" in markdown(found)
+
+
 def written(directory: Path, *, packed: bool = False) -> MeasurementRow:
     row = measurement(1, 1, result(100))
     document = {
