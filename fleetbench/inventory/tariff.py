@@ -10,7 +10,7 @@ from typing import Any
 
 from fleetbench.errors import UsageError, one_line
 from fleetbench.inventory.documents import Document, Place, read_document
-from fleetbench.inventory.kinds import Reader, number, read_table, text, whole
+from fleetbench.inventory.kinds import INVALID, Reader, number, read_table, text, whole
 from fleetbench.inventory.names import NAME_RULE, is_name, suggestion
 from fleetbench.inventory.patterns import expand_names
 from fleetbench.inventory.problems import InventoryProblems, Problem
@@ -24,7 +24,7 @@ _MOST_WORDS = 40
 
 
 def tariff_keys() -> Mapping[str, Reader]:
-    """Keys of [tariff], [gpus.NAME] and [hosts.NAME] in tariff.toml."""
+    """Keys of [tariff] in tariff.toml, and but for the currency of [gpus.NAME] and [hosts.NAME]."""
     return {
         "host_price": number(0, 1e9),
         "gpus": whole(0, 1024),
@@ -115,6 +115,7 @@ def _tariffs(document: Document) -> Tariffs | None:
         place.report(
             f"expected the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}, without a default"
         )
+    keys = {**keys, "currency": _elsewhere}
     gpus = {name: read_table(values, where, keys) for name, where, values in _named(document, "gpus")}
     hosts: dict[str, dict[str, Any]] = {}
     for pattern, where, values in _named(document, "hosts"):
@@ -125,6 +126,12 @@ def _tariffs(document: Document) -> Tariffs | None:
     if document.problems:
         return None
     return Tariffs(common=Tariff(**common), gpus=MappingProxyType(gpus), hosts=MappingProxyType(hosts))
+
+
+def _elsewhere(value: Any, place: Place) -> Any:
+    """Refuse a currency beside what differs: prices of a file are compared, and nothing is converted."""
+    place.report("expected currency in [tariff] only: prices of one file are compared with each other")
+    return INVALID
 
 
 def _named(document: Document, section: str) -> Iterator[tuple[str, Place, Any]]:

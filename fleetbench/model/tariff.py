@@ -36,7 +36,10 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariffs:
-    """A tariff, and what differs from it: for `gpus`, by a part of their name, and for `hosts`."""
+    """A tariff, and what differs from it: for `gpus`, by a part of their name, and for `hosts`.
+
+    The currency never differs: costs are compared with each other, and nothing is converted.
+    """
 
     common: Tariff
     gpus: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _NOTHING)

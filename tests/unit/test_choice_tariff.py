@@ -187,6 +187,11 @@ def test_the_sample_says_what_could_stand_there(tmp_path: Path) -> None:
         (TEXT.replace("kwh_price = 0.20", 'kwh_price = "20 ct"'), "expected a number from 0"),
         (TEXT.replace("years = 4", "years = nan"), "expected a number of years from 0.1 to 50"),
         (TEXT.replace('currency = "EUR"', 'currency = "€ \\u001b"'), "a currency such as EUR"),
+        (
+            TEXT.replace("[gpus.RTX]", '[gpus.RTX]\ncurrency = "USD"'),
+            "expected currency in [tariff] only: prices of one file are compared with each other",
+        ),
+        (TEXT + 'currency = "USD"\n', "expected currency in [tariff] only"),
         (TEXT.replace("[gpus.RTX]", "[gpu.RTX]"), "did you mean gpus?"),
         (TEXT.replace("h200-[01-02]", "h200-[02-01]"), "h200-[02-01]"),
         (TEXT + '[hosts."h200-02"]\n', "already in another table"),
