@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -78,12 +79,14 @@ def taken(ordered: Sequence[Pick], objective: Objective) -> Pick | None:
 def simplicity(pick: Pick) -> tuple[float, ...]:
     """Return what settles a tie, the smaller the better.
 
-    Fewer GPUs; one server instead of several behind a balancer; fewer pipeline stages; no expert
-    parallelism; fewer data-parallel replicas; fewer arguments; the lighter load, whose users wait less.
+    Fewer GPUs, any number before an unknown one; one server instead of several behind a balancer; fewer
+    pipeline stages; no expert parallelism; fewer data-parallel replicas; fewer arguments; the lighter load,
+    whose users wait less.
     """
     config = pick.entry.config
     split = config.units, config.pp, config.ep, config.dp, len(config.serve_args), config.tp
-    return (gpus_of(pick.entry), *split, *reversed(lightness(pick.entry.workload)))
+    gpus = gpus_of(pick.entry)
+    return (math.inf if gpus is None else gpus, *split, *reversed(lightness(pick.entry.workload)))
 
 
 def against(one: Pick, other: Pick, objective: Objective) -> Comparison | None:

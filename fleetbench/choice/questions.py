@@ -8,7 +8,8 @@ client or the same work once more is another question.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fleetbench.errors import one_line
@@ -17,6 +18,7 @@ from fleetbench.report.entry import Entry, traffic
 from fleetbench.report.finding import brief
 
 Same = tuple[Config, str]
+_OPEN = (math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,7 @@ class Question:
 
     Attributes:
         words: what they have in common: `org/model on NVIDIA H200, random 128/128`.
-        loads: what tells each load from the others, by the load in words, the lightest first.
+        loads: what tells each load from the others, by the load in words, the lightest first; no two alike.
     """
 
     words: str
@@ -46,8 +48,10 @@ def configuration(entry: Entry) -> Same:
     return entry.config, "" if entry.split_known and not entry.imported else entry.name
 
 
-def gpus_of(entry: Entry) -> int:
-    """Return how many GPUs it takes; those of its split where nobody says."""
+def gpus_of(entry: Entry) -> int | None:
+    """Return how many GPUs it takes: those of its split where nobody says, None without either."""
+    if entry.gpus is None and not entry.split_known:
+        return None
     return entry.gpus if entry.gpus is not None else entry.config.gpus
 
 
@@ -67,10 +71,6 @@ def _key(entry: Entry) -> tuple[object, ...]:
 
 def _question(entries: list[Entry]) -> Question:
     first = entries[0]
-    workloads = {entry.load: entry.workload for entry in entries}
-    order = sorted(workloads, key=lambda load: lightness(workloads[load]))
-    among = tuple(dict.fromkeys(workloads.values()))
-    loads = {load: _brief(load, workloads, among) for load in order}
     load = first.workload
     lengths = f" {load.input_len}/{load.output_len}" if load.input_len or load.output_len else ""
     context = f", len={first.config.max_model_len}" if first.config.max_model_len else ""
@@ -78,11 +78,19 @@ def _question(entries: list[Entry]) -> Question:
     series = f", {first.series}" if first.series else ""
     client = f", {load.client_program} client" if load.client_program != "auto" else ""
     words = one_line(f"{first.model}{on_gpu}{series}, {load.dataset}{lengths}{context}{client}", 300)
-    return Question(words=words, entries=tuple(entries), loads=loads)
+    return Question(words=words, entries=tuple(entries), loads=_loads(entries))
 
 
-def _brief(load: str, workloads: dict[str, Workload], among: tuple[Workload, ...]) -> str:
-    if len(workloads) == 1:
-        return ""
-    text = brief(workloads[load], among)
-    return load if text == workloads[load].label else one_line(text, 80)
+def _loads(entries: Sequence[Entry]) -> dict[str, str]:
+    """Return a name for each load: a short one, or the load in words where that is not enough or too much."""
+    workloads = {entry.load: entry.workload for entry in entries}
+    order = sorted(workloads, key=lambda load: lightness(workloads[load]))
+    if len(order) == 1:
+        return {order[0]: ""}
+    among = tuple(dict.fromkeys(workloads.values()))
+    short = {load: brief(workloads[load], among) for load in order}
+    names = Counter(short.values())
+    # A source that names neither concurrency nor rate does not say that there was no limit.
+    silent = {entry.load for entry in entries if entry.imported and lightness(entry.workload) == _OPEN}
+    whole = {load for load in order if names[short[load]] > 1 or short[load] == workloads[load].label}
+    return {load: load if load in whole | silent else short[load] for load in order}

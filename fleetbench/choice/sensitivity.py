@@ -15,15 +15,18 @@ from fleetbench.choice.words import amount
 from fleetbench.report.recommendation import Pick
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Rung:
+    """Who wins at one load, or why nobody does."""
+
     load: str
-    winner: Pick | None
-    sure: bool
+    winner: Pick | None = None
+    sure: bool = False
+    why: str = ""
 
     @property
-    def same(self) -> Same | None:
-        return configuration(self.winner.entry) if self.winner is not None else None
+    def same(self) -> Same | str:
+        return configuration(self.winner.entry) if self.winner is not None else self.why
 
 
 def sensitivity(
@@ -48,31 +51,39 @@ def sensitivity(
 
 
 def by_load(question: Question, ordered: Sequence[Pick], slo: Slo, objective: Objective) -> Iterator[str]:
-    """Say who wins at each load, in one sentence; nothing where one load was measured."""
+    """Say who wins at each load, in one sentence; nothing where all was of one load."""
     if len(question.loads) < 2:
         return
-    rungs = []
-    for load in question.loads.values():
-        here = [pick for pick in ordered if pick.load == load]
-        won = choose([pick for pick in here if slo.met_by(pick.entry)], objective)
-        if won is not None:
-            rungs.append(_Rung(load, won.best, won.sure))
-        elif here:
-            rungs.append(_Rung(load, None, False))
+    rungs = [_rung(question, load, ordered, slo, objective) for load in question.loads]
     runs = [list(group) for _, group in groupby(rungs, key=lambda rung: rung.same)]
     parts = []
     for place, group in enumerate(runs):
         where = _range(group, first=place == 0, last=place == len(runs) - 1)
         parts.append(f"{where} {_wins(group)}")
-    if parts:
-        text = "; ".join(parts)
-        yield f"{text[0].upper()}{text[1:]}."
+    text = "; ".join(parts)
+    yield f"{text[0].upper()}{text[1:]}."
+
+
+def _rung(question: Question, load: str, ordered: Sequence[Pick], slo: Slo, objective: Objective) -> _Rung:
+    name = question.loads[load]
+    here = [pick for pick in ordered if pick.entry.load == load]
+    won = choose([pick for pick in here if slo.met_by(pick.entry)], objective)
+    if won is not None:
+        return _Rung(load=name, winner=won.best, sure=won.sure)
+    if not any(entry.valid and entry.load == load for entry in question.entries):
+        why = "nothing valid was measured"
+    elif not here:
+        why = f"nothing valid has a value of {objective.name}"
+    else:
+        known = all(slo.missed(pick.entry) for pick in here)
+        why = f"nothing {'meets' if known else 'is known to meet'} the SLO"
+    return _Rung(load=name, why=why)
 
 
 def _wins(group: Sequence[_Rung]) -> str:
     winner = group[0].winner
     if winner is None:
-        return "nothing meets the SLO"
+        return group[0].why
     sure = all(rung.sure for rung in group)
     return f"{winner.name} {'wins' if sure else 'leads, within the noise or measured once'}"
 
@@ -83,7 +94,8 @@ def _range(group: Sequence[_Rung], *, first: bool, last: bool) -> str:
         return f"at every load from {loads[0]} to {loads[-1]}" if len(loads) > 1 else f"at {loads[0]}"
     if all(load.startswith("c=") for load in loads):
         low, high = loads[0].removeprefix("c="), loads[-1].removeprefix("c=")
-        if first:  # fewer requests than measured are the same story; more may be another one
+        # For a winner fewer requests than measured are the same story; more may be another one.
+        if first and group[0].winner is not None:
             return f"at concurrency ≤{high}"
         return f"at concurrency {low}" if low == high else f"at concurrency {low} to {high}"
     return f"at {loads[0]}" if len(loads) == 1 else f"at {loads[0]} to {loads[-1]}"

@@ -58,7 +58,7 @@ class Cost:
 def cost(entry: Entry, tariff: Tariff) -> Cost | str:
     """Return what an hour of an entry's configuration costs, or why that cannot be told."""
     gpus = gpus_of(entry)
-    if entry.gpus is None and not entry.split_known:
+    if gpus is None:
         return "how many GPUs it took is not known"
     if gpus and not tariff.gpus:
         return "the tariff is for a host without GPUs (gpus = 0)"

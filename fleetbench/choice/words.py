@@ -14,6 +14,7 @@ from fleetbench.choice.tariff import Cost
 from fleetbench.report.metrics import OUTPUT
 from fleetbench.report.recommendation import Pick
 from fleetbench.results.comparison import Comparison
+from fleetbench.results.samples import PERCENTILES
 
 
 def amount(pick: Pick, objective: Objective) -> str:
@@ -57,10 +58,10 @@ def about_tie(found: Choice, objective: Objective) -> Iterator[str]:
             "the lighter load is taken, whose users wait less."
         )
         return
-    fewer = gpus_of(top.entry) - gpus_of(best.entry)
-    count = gpus_of(best.entry)
-    why = f"takes {count} GPU{'s' * (count != 1)} instead of {gpus_of(top.entry)}" if fewer else "is simpler"
-    yield (f"{top.where} measured {shown(top.value)}, which is no more than noise; {best.name} {why}.")
+    few, many = gpus_of(best.entry), gpus_of(top.entry)
+    fewer = None not in (few, many) and few != many
+    why = f"takes {few} GPU{'s' * (few != 1)} instead of {many}" if fewer else "is simpler"
+    yield f"{top.where} measured {shown(top.value)}, which is no more than noise; {best.name} {why}."
 
 
 def about_slo(pick: Pick, slo: Slo) -> Iterator[str]:
@@ -140,7 +141,8 @@ def _few(bound: Bound, pick: Pick) -> Iterator[str]:
     entry = pick.entry
     if entry.completed is None or bound.percentile is None:
         return
-    rests_on = entry.completed if entry.pooled else entry.completed // max(entry.repeats, 1)
+    together = entry.pooled and bound.percentile in PERCENTILES  # any other one is of each repeat alone
+    rests_on = entry.completed if together else entry.completed // max(entry.repeats, 1)
     if rests_on < bound.requests_needed:
         yield (
             f"{bound.name} rests on {rests_on:,} requests, and {bound.requests_needed:,} are wanted: "

@@ -124,9 +124,13 @@ def _over_loads(rankings: Sequence[Ranking], metric: Metric) -> str:
 
 
 def brief(workload: Workload, among: tuple[Workload, ...]) -> str:
-    """Return what tells a workload from the others: its concurrency or rate if that is enough."""
+    """Return what tells a workload from the others: its concurrency, its rate, or both if that is enough."""
     if workload.request_rate is not None:
         short = f"{workload.request_rate:g} req/s"
+        limits = {other.max_concurrency for other in among if other.request_rate == workload.request_rate}
+        if len(limits) > 1:
+            limit = workload.max_concurrency
+            short += " open" if limit is None else f" c={limit}"
     elif workload.max_concurrency is not None:
         short = f"c={workload.max_concurrency}"
     else:

@@ -327,6 +327,15 @@ def test_programs_get_all_of_it() -> None:
     assert PER_GPU.heading in table.columns
 
 
+def test_gpus_that_nobody_counted_are_no_number() -> None:
+    silent = entry(Config(), steady(100), gpus=None, split_known=False)
+    split = entry(Config(tp=2), steady(50), gpus=None)
+    found = recommend([silent, split])
+    assert [pick["gpus"] for pick in document(found)["candidates"]] == [None, 2]  # type: ignore[attr-defined]
+    table = candidates_table(found)
+    assert [row[table.columns.index("GPUs")] for row in table.rows] == [None, 2]
+
+
 def test_objectives_are_named_in_an_error() -> None:
     with pytest.raises(UsageError) as caught:
         objective_named("speed\x1b")
