@@ -203,7 +203,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     from rich.text import Text
 
     cells = [list(row) for row in rows]
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    named = Text(_shown(title), style="italic") if title else None
+    table = Table(title=named, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for position, column in enumerate(columns):
         numeric = bool(cells) and all(_is_number(row[position]) for row in cells)
         # As Text: a str would be read for rich's own marks, and a file name may hold square brackets.

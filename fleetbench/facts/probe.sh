@@ -277,7 +277,8 @@ section_disks() {
 
 section_files() {
   local path existing=() hashable=() kind mode owner size target number=0 rc=0
-  for path in "${files[@]}" /etc/systemd/system/vllm-*.service /run/systemd/system/vllm-*.service /etc/fleetbench/*; do
+  for path in "${files[@]}" /etc/systemd/system/vllm-*.service /run/systemd/system/vllm-*.service /etc/fleetbench/* \
+    /{etc,run}/systemd/system/vllm-*.service.d/*.conf; do # systemd names these for a unit that exists
     [[ ( -e $path || -L $path ) && $path != *[[:cntrl:]]* ]] && existing+=("$path")
   done
   [[ ${#existing[@]} -gt 0 ]] || return 0
@@ -303,7 +304,7 @@ section_files() {
 }
 ours() {
   case ${1,,} in
-    *token* | *secret* | *credential* | *passw* | *.key | *.pem | *.env) return 1 ;;
+    *token* | *secret* | *credential* | *passw* | *.key | *.pem | *.env | *.service.d/*) return 1 ;;
     /etc/systemd/* | /run/systemd/system/* | /etc/fleetbench/*) return 0 ;;
   esac
   return 1

@@ -104,7 +104,7 @@ def candidate(report: Report, number: int, chosen_for: int | None = None) -> Can
 
 
 def doubts(found: Candidate) -> tuple[str, ...]:
-    """Return what speaks against promoting a trial, each in a few words; empty: it is valid."""
+    """Return what speaks against promoting a trial, each in a few words; empty: it is valid, and ours."""
     return tuple(_doubts(found))
 
 
@@ -121,6 +121,8 @@ def refuse_doubtful(found: Candidate) -> None:
 
 def _doubts(found: Candidate) -> Iterator[str]:
     trial = found.trial
+    if found.run.origin:  # its units are what somebody says was measured
+        yield f"it was not measured here: {one_line(found.run.origin, 200)}"
     if trial.state is not TrialState.MEASURED:
         why = f": {one_line(trial.failure.cause, 200)}" if trial.failure else ""
         yield f"it is {trial.state.value}{why}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from fleetbench.accelerators import arch_env
 from fleetbench.deploy import CREDENTIAL
@@ -227,10 +228,21 @@ def _kind(found: Candidate, facts: HostFacts, host: Host, gpus: GpuSet) -> str:
 def _changed_there(units: Arrangement, facts: HostFacts) -> tuple[str, ...]:
     """Return what of the host would change the units beside their text."""
     known = units_of(facts)
-    drop_ins = [path for name in units.units if name in known for path in known[name].drop_ins]
+    drop_ins = [
+        path
+        for name in units.units
+        for path in (known[name].drop_ins if name in known else sorted(_left_for(name, facts)))
+    ]
     files = [override_path(spec) for spec in units.members]
     read = [path for path in files if (file := facts.files.get(path)) is not None and _says(file.text)]
     return tuple(f"{path} changes the unit" for path in (*drop_ins, *read))
+
+
+def _left_for(name: str, facts: HostFacts) -> Iterator[str]:
+    """Yield the drop-ins of a unit that is not there: they outlive it, and apply once it is there again."""
+    for path in map(PurePosixPath, facts.files):
+        if path.parent.name in (f"{name}.d", "vllm-.service.d") and path.suffix == ".conf":
+            yield str(path)
 
 
 def _says(text: str | None) -> bool:

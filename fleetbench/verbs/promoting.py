@@ -94,6 +94,8 @@ def promote(
     if not anyway:
         refuse_doubtful(found)
     console.progress(f"promoting {found.name}{f': {found.result}' if found.result else ''}")
+    if found.run.origin:
+        console.progress(f"which was not measured here: {found.run.origin}")
     if not options.check:
         AuditLog(audit_path()).ready()
     request = Request(

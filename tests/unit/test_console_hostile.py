@@ -31,3 +31,9 @@ def test_csv_holds_no_formula(capsys: pytest.CaptureFixture[str]) -> None:
 def test_square_brackets_of_a_file_name_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     console.print_table(("x[/red].txt", "[b]"), [("a", 1)])
     assert "x[/red].txt" in capsys.readouterr().out
+
+
+def test_a_title_is_text_too(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_table(("a" * 60,), [(1,)], title="trial 1 (--x=[/srv/media] [red]y\x1b[2J) -> vllm-8001")
+    assert "trial 1 (--x=[/srv/media] [red]y" in (printed := capsys.readouterr().out)
+    assert "\x1b" not in printed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from nouns import HOST, MODEL, gpu, unit
 from promoted_trials import NGINX, ODD_MODEL, file_of, found, installed, measured_trial, running, target
-from report_rows import TOO_LITTLE_MEMORY, measurement, result, run
+from report_rows import TOO_LITTLE_MEMORY, measurement, repeats, result, run
 
 from fleetbench.errors import NotPossible, Occupied, UsageError
 from fleetbench.facts.values import File, GpuProcess, Listener, Unit, Venv
@@ -197,6 +197,25 @@ def test_what_changes_the_unit_beside_its_text_is_a_doubt() -> None:
     drop_in = "/etc/systemd/system/vllm-8001.service.d/override.conf"
     there = NGINX.with_unit(Unit(name="vllm-8001.service", load="loaded", drop_ins=(drop_in,)))
     assert f"{drop_in} changes the unit" in target(there=there, asked=Asked(port=8001)).doubts
+
+
+def test_a_drop_in_that_outlived_its_unit_is_a_doubt() -> None:
+    left = ("/etc/systemd/system/vllm-8001.service.d/override.conf", "/run/systemd/system/vllm-.service.d/x.conf")
+    others = ("/etc/systemd/system/vllm-8002.service.d/override.conf", f"{left[0]}.orig")
+    for path in left:
+        assert target(there=NGINX.with_file(File(path=path))).doubts == (f"{path} changes the unit",)
+    for path in others:
+        assert target(there=NGINX.with_file(File(path=path))).doubts == (), path
+
+
+def test_a_run_of_an_archive_is_a_doubt() -> None:
+    row = measured_trial()
+    added = replace(run(), origin="added 2026-12-01T10:00:00Z from archive \x1b[2Jx.tar.xz")
+    one = candidate(summarise(added, [row], repeats(1, 1000.0, 1001.0, 1002.0)), 1)
+    assert doubts(one) == ("it was not measured here: added 2026-12-01T10:00:00Z from archive [2Jx.tar.xz",)
+    with pytest.raises(NotPossible, match="is not valid") as refused:
+        refuse_doubtful(one)
+    assert "--anyway" in refused.value.next_step
 
 
 def test_a_trial_that_is_not_valid_is_refused_with_what_became_of_it() -> None:
