@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import case, func, insert, select, update
 
 from fleetbench.errors import FleetbenchError
 from fleetbench.model import Failure, Trial, TrialState
@@ -72,7 +72,8 @@ class TrialTable(RunTable):
     ) -> None:
         """Change what is given and leave the rest.
 
-        A trial that is (again) pending or running has no failure and no end; a final state gets its time.
+        A trial that is (again) pending or running has no failure and no end; a final state gets its time. One
+        that goes on keeps the time of its start; one that had ended and is tried again has a new one.
         """
         given = {
             "port": port,
@@ -89,7 +90,9 @@ class TrialTable(RunTable):
         if state is not None:
             change["state"] = state.value
             if state is TrialState.RUNNING:
-                change["started_at"] = self.now()
+                # A sweep that goes on finds it begun: measurements of it are older than this moment.
+                begun = TRIALS.c.state.in_([one.value for one in OPEN_STATES]) & (TRIALS.c.started_at != "")
+                change["started_at"] = case((begun, TRIALS.c.started_at), else_=self.now())
             if state in OPEN_STATES:
                 change |= failure_columns(None) | {"ended_at": ""}
             else:

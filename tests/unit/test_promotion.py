@@ -200,7 +200,10 @@ def test_what_changes_the_unit_beside_its_text_is_a_doubt() -> None:
 
 
 def test_a_drop_in_that_outlived_its_unit_is_a_doubt() -> None:
-    left = ("/etc/systemd/system/vllm-8001.service.d/override.conf", "/run/systemd/system/vllm-.service.d/x.conf")
+    left = (
+        "/etc/systemd/system/vllm-8001.service.d/override.conf",
+        "/run/systemd/system/vllm-.service.d/x.conf",
+    )
     others = ("/etc/systemd/system/vllm-8002.service.d/override.conf", f"{left[0]}.orig")
     for path in left:
         assert target(there=NGINX.with_file(File(path=path))).doubts == (f"{path} changes the unit",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import signal
@@ -12,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -285,6 +286,25 @@ def test_a_trial_keeps_what_is_not_changed(store: Store) -> None:
     )
     assert trial.started_at
     assert trial.ended_at
+
+
+def test_a_trial_that_goes_on_keeps_the_time_of_its_start(database_url: str, tmp_path: Path) -> None:
+    seconds = itertools.count()
+
+    def clock() -> datetime:
+        return datetime(2026, 11, 30, 14, tzinfo=UTC) + timedelta(seconds=next(seconds))
+
+    with open_store(database_url, tmp_path / "runs", clock=clock) as store:
+        run = new_run(store)
+        store.add_trials(run.id, [TRIAL])
+        seen = [store.trials(run.id)[0].started_at]
+        states = (TrialState.RUNNING, TrialState.RUNNING, TrialState.FAILED, TrialState.RUNNING)
+        for state in states:
+            store.set_trial(run.id, 1, state=state)
+            seen.append(store.trials(run.id)[0].started_at)
+    pending, begun, resumed, failed, tried_again = seen
+    assert pending == ""
+    assert begun == resumed == failed < tried_again
 
 
 def test_a_failure_is_stored_whole_and_cleared_by_another_try(store: Store) -> None:
