@@ -103,7 +103,7 @@ def about(rankings: Sequence[Ranking], metric: Metric) -> str:
         return f"{names.pop()} has the {_word(metric)} {metric.title} in all {len(measured)} workloads"
     if {len(ranking.order) for ranking in measured} == {1} and len({r.order[0].name for r in measured}) == 1:
         return f"{measured[0].order[0].name}: {metric.title} {_over_loads(measured, metric)}"
-    if not names:
+    if not names and all(len(ranking.order) > 1 for ranking in measured):
         return (
             f"No clear best {metric.title} in any of {len(measured)} workloads: "
             "the leaders are not distinguishable at this noise, or were measured once"

@@ -187,6 +187,141 @@ def test_the_links_are_named_and_samples_stand_in_for_a_ceiling() -> None:
     assert text.endswith("(tp=1: the KV cache was 99% full while 7 requests lost their place)")
 
 
+# ---------------------------------------------------------------- what noise hides is not called nothing
+
+
+def of_repeats(name: str, gpus: int, *outputs: float) -> Entry:
+    """Valid, on so many GPUs with tp alone; each output is a repeat of one start."""
+    seen = tuple(Observation(value=output, start=name) for output in outputs)
+    middle = sorted(outputs)[len(outputs) // 2] if len(outputs) % 2 else sum(sorted(outputs)[-2:][:2]) / 2
+    return entry(
+        name, middle, gpus=gpus, config=Config(tp=gpus), repeats=len(outputs), observations={OUTPUT.key: seen}
+    )
+
+
+def scaling_said(*entries: Entry) -> list[str]:
+    return topic(every_observation(entries), "scaling")[1:]
+
+
+def test_a_gain_that_noise_hides_is_not_called_nothing() -> None:
+    one, two = of_repeats("tp=1", 1, 900.0, 1100.0), of_repeats("tp=2", 2, 1500.0, 2000.0)
+    (text,) = scaling_said(one, two)
+    assert text == (
+        "It cannot be told whether more GPUs gave more: on 2 GPUs tp=2 is not distinguishable from tp=1 "
+        "at this noise: 3 more repeats would show 50 %"
+    )
+
+
+def test_a_loss_that_noise_might_turn_is_not_called_nothing_either() -> None:
+    (text,) = scaling_said(of_repeats("tp=1", 1, 900.0, 1150.0), of_repeats("tp=2", 2, 880.0, 1120.0))
+    assert text.startswith("It cannot be told whether more GPUs gave more")
+
+
+def test_a_loss_beyond_noise_and_what_a_restart_may_be_are_nothing() -> None:
+    one = of_repeats("tp=1", 1, 1000.0, 1002.0, 998.0)
+    for outputs in ((700.0, 702.0, 698.0), (1001.0, 1003.0, 999.0), (1003.0, 1012.0, 994.0)):
+        assert scaling_said(one, of_repeats("tp=2", 2, *outputs)) == [
+            "More GPUs for nothing: 2 GPUs with tp=2 no more than 1"
+        ]
+
+
+def test_own_rows_that_were_measured_once_are_hedged_and_apart_from_sure_ones() -> None:
+    one, two, four = (
+        of_repeats("tp=1", 1, 1000.0, 1002.0, 998.0),
+        of_repeats("tp=2", 2, 950.0),
+        of_repeats("tp=4", 4, 900.0, 902.0, 898.0),
+    )
+    assert scaling_said(one, two, four) == [
+        "More GPUs for nothing: 4 GPUs with tp=4 no more than 1",
+        "More GPUs for nothing, as far as single figures tell: 2 GPUs with tp=2 no more than 1",
+    ]
+    assert scaling_said(one, of_repeats("tp=2", 2, 1900.0)) == []
+
+
+def test_many_ladders_count_what_cannot_be_told_apart() -> None:
+    steps = ((1500.0, 2000.0), *((700.0, 702.0),) * 2, *((1900.0, 1902.0),) * 4)
+    ladders = [(of_repeats("tp=1", 1, 1000.0, 1002.0), of_repeats("tp=2", 2, *outputs)) for outputs in steps]
+    rows = [replace(row, gpu=f"GPU {place}") for place, both in enumerate(ladders) for row in both]
+    (text,) = topic(every_observation(rows), "scaling")
+    assert text.startswith(
+        "2 of 7 rows on several GPUs give no more than the fewest GPUs of their kind, "
+        "and of 1 that cannot be told at this noise; the most that each GPU gave is 95 %"
+    )
+
+
+def test_room_explains_no_gain_that_noise_hides() -> None:
+    starved = {"binds": "kv-room", "in_flight": 20.0}
+    one = replace(of_repeats("tp=1", 1, 900.0, 1100.0), ceiling=starved)
+    two = replace(of_repeats("tp=2", 2, 1500.0, 2000.0), ceiling={"in_flight": 64.0})
+    assert not [text for text in topic(observations([one, two]), "bound") if "arithmetic" in text]
+
+
+# ---------------------------------------------------------------- whose evidence it is
+
+
+def test_the_evidence_of_a_bound_is_its_own() -> None:
+    both = {
+        "binds": "client; kv-room",
+        "why": "the client used a whole core; the KV cache was full while 20 requests waited",
+    }
+    assert topic(observations([entry("tp=1", 1000.0, ceiling=both)]), "bound") == [
+        "tp=1 is KV-starved, so memory is what is missing "
+        "(tp=1: the KV cache was full while 20 requests waited)",
+        "tp=1 is held back by the bench client, so the server can do more than this "
+        "(tp=1: the client used a whole core)",
+    ]
+
+
+def test_evidence_that_may_be_of_another_bound_is_left_out_or_taken_from_the_samples() -> None:
+    three = {"binds": "client; kv-room", "why": "a core; the cache was full; a core and a half"}
+    full = {"kv_usage_max": 0.99, "waiting_mean": 12.0}
+    starved, client = topic(observations([entry("tp=1", 1000.0, ceiling=three, telemetry=full)]), "bound")
+    assert starved.endswith("(tp=1: the KV cache was 99% full while 12 requests waited)")
+    assert client == "tp=1 is held back by the bench client, so the server can do more than this"
+    clear = entry("tp=2", 1000.0, ceiling={"binds": "client", "why": "it used 1.00 cores"})
+    _, client = topic(observations([entry("tp=1", 1000.0, ceiling=three), clear]), "bound")
+    assert client.startswith("tp=1, tp=2 are held back")
+    assert client.endswith("(tp=2: it used 1.00 cores)")
+    unknown = {"binds": "unknown", "why": "30% of the serial estimate, and nothing that was sampled says why"}
+    (starved,) = topic(observations([entry("tp=1", 1000.0, ceiling=unknown, telemetry=full)]), "bound")
+    assert starved.endswith("(tp=1: the KV cache was 99% full while 12 requests waited)")
+
+
+# ---------------------------------------------------------------- one concurrency, other numbers of prompts
+
+
+def at(name: str, concurrency: int, prompts: int, output: float) -> Entry:
+    return entry(
+        name,
+        output,
+        concurrency=concurrency,
+        config=Config(tp=8) if name == "B" else Config(units=8),
+        workload=Workload(num_prompts=prompts, max_concurrency=concurrency),
+        load=f"n={prompts} c={concurrency}",
+    )
+
+
+B_AT_64 = [at("A", 64, 640, 2000.0), at("B", 64, 640, 3000.0)]
+
+
+def test_a_winner_is_not_chosen_across_numbers_of_prompts() -> None:
+    """At c=8 only A was measured with 1,000 prompts; with 100, which both have, B wins."""
+    rows = [at("A", 8, 100, 1000.0), at("B", 8, 100, 1100.0), at("A", 8, 1000, 1300.0), *B_AT_64]
+    ((reign,),) = reigns(rows)
+    assert (reign.winner.name, reign.first, reign.last) == ("B", 8, 64)
+    assert topic(observations(rows), "crossover") == []
+
+
+def test_nobody_reigns_where_the_number_of_prompts_decides() -> None:
+    rows = [at("A", 8, 100, 1000.0), at("B", 8, 100, 1100.0)]
+    rows += [at("A", 8, 1000, 1300.0), at("B", 8, 1000, 1100.0), *B_AT_64]
+    ((reign,),) = reigns(rows)
+    assert (reign.winner.name, reign.first, reign.last) == ("B", 64, 64)
+    even = [at("A", 8, 1000, 1100.0), at("B", 8, 1000, 1100.0)]
+    ((reign,),) = reigns([*rows[:2], *even, *B_AT_64])
+    assert reign.first == 64
+
+
 # ---------------------------------------------------------------- ranks
 
 

@@ -127,6 +127,13 @@ def test_rows_of_one_imported_table_with_one_name_are_repeats_of_it() -> None:
     assert of_kind("single-gpu", entries[:1]) == ()
 
 
+def test_repeats_of_a_source_stand_as_its_worst_one_does() -> None:
+    stalled = Finding(rule="stalled", verdict=Verdict.SUSPECT, text="stood still")
+    bad = foreign("gemma", 9.0, status=Status.SUSPECT, findings=(stalled,))
+    (found,) = of_kind("single-gpu", (foreign("gemma", 90.0), bad))
+    assert found.table.rows[0][-1] == "suspect: stalled"
+
+
 # ---------------------------------------------------------------- tensor against pipeline
 
 

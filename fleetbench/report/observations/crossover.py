@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from fleetbench.report.entry import Entry, ranked, traffic
+from fleetbench.report.entry import Entry, of_load, ranked, traffic
 from fleetbench.report.finding import clear
 from fleetbench.report.metrics import OUTPUT, Metric
 from fleetbench.report.observations.said import Said, name
@@ -73,8 +73,11 @@ def _reigns(steps: dict[int, list[Entry]], metric: Metric) -> Iterator[Reign]:
 
 
 def _winner(entries: Sequence[Entry], metric: Metric) -> Entry | None:
-    order = ranked(entries, metric)
-    return order[0] if clear(order, metric) else None
+    """Return who wins under each of the loads that tell; these differ in their numbers of prompts."""
+    orders = [ranked(group, metric) for group in of_load(entries).values()]
+    leaders = [order[0] if clear(order, metric) else None for order in orders if len(order) > 1]
+    alike = not several(leader.config if leader is not None else None for leader in leaders)
+    return leaders[0] if leaders and alike else None
 
 
 def _where(reign: Reign) -> str:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from fleetbench.errors import one_line
 from fleetbench.report.entry import Entry
 from fleetbench.report.observations.said import Said, listed, name
+from fleetbench.report.observations.scaling import Gain, gain
 from fleetbench.report.tables.scaling import ladders
+from fleetbench.report.tables.shown import configuration
 
 # What `binds` says (ceiling/binds.py) -> what it means for who reads the report.
 _WORDS = {
@@ -32,32 +34,44 @@ def said_of_bounds(entries: Sequence[Entry]) -> Iterator[Said]:
         # Where the hardware binds in another repeat, the odd one is no bound of the configuration.
         found = [e for e in counting if word in bounds(e) and not _HARDWARE.intersection(bounds(e))]
         if found:
-            why = one_line(str(found[0].ceiling.get("why") or _sampled(found[0])), 300).partition("; ")[0]
             called = _called(counting)
             verb = "is" if len({called(entry) for entry in found}) == 1 else "are"
-            because = f" ({called(found[0])}: {why})" if why else ""
+            because = next((f" ({called(e)}: {why})" for e in found if (why := _evidence(e, word))), "")
             yield Said(topic="bound", text=f"{listed(map(called, found))} {verb} {meaning}{because}")
     yield from _room(counting)
 
 
 def _called(entries: Sequence[Entry]) -> Callable[[Entry], str]:
     """Return what names an entry: with how many requests at a time where that varies."""
-    loads: dict[str, set[int | None]] = {}
+    loads: dict[object, set[int | None]] = {}
     for entry in entries:
-        loads.setdefault(entry.name, set()).add(entry.workload.max_concurrency)
+        loads.setdefault(configuration(entry), set()).add(entry.workload.max_concurrency)
 
     def called(entry: Entry) -> str:
         at = entry.workload.max_concurrency
-        return f"{name(entry)} at c={at}" if at and len(loads[entry.name]) > 1 else name(entry)
+        return f"{name(entry)} at c={at}" if at and len(loads[configuration(entry)]) > 1 else name(entry)
 
     return called
 
 
 def bounds(entry: Entry) -> tuple[str, ...]:
     """Return what binds an entry: of its repeats each different word; KV room also by samples alone."""
-    said = entry.ceiling.get("binds")
-    words = tuple(word for word in said.split("; ") if word != "unknown") if isinstance(said, str) else ()
+    words = tuple(word for word in _each(entry, "binds") if word != "unknown")
     return words or (("kv-room",) if _sampled(entry) else ())
+
+
+def _evidence(entry: Entry, word: str) -> str:
+    """Return why that binds; empty where several bounds have sentences that may be another one's."""
+    words, sentences = _each(entry, "binds"), _each(entry, "why")
+    if sentences and word in words and len(words) in (1, len(sentences)):
+        return one_line(sentences[words.index(word)], 300)
+    return _sampled(entry) if word == "kv-room" else ""
+
+
+def _each(entry: Entry, key: str) -> list[str]:
+    """Return what the repeats said, each different thing once (report/nearness.py)."""
+    said = entry.ceiling.get(key)
+    return said.split("; ") if isinstance(said, str) and said else []
 
 
 def _sampled(entry: Entry) -> str:
@@ -76,7 +90,8 @@ def _room(entries: Sequence[Entry]) -> Iterator[Said]:
     for ladder in ladders(entries):
         base = ladder[0].base
         for step in ladder[1:]:
-            if step.speed_up > 1 and _wider(step.entry, base) and (room := _gained(step.entry, base)):
+            more = gain(step.entry, base) is Gain.MORE
+            if more and _wider(step.entry, base) and (room := _gained(step.entry, base)):
                 yield Said(
                     topic="bound",
                     text=f"{name(base)} is KV-starved, {room}: of the {step.speed_up:.2f}× that "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 
 from fleetbench.errors import one_line
 from fleetbench.report.entry import Entry
@@ -10,12 +11,32 @@ from fleetbench.report.metrics import OUTPUT, PROMPT
 from fleetbench.report.observations.said import Said, listed, name
 from fleetbench.report.tables.concurrency import ladders as of_concurrency
 from fleetbench.report.tables.scaling import Scaled, ladders
-from fleetbench.report.tables.shown import OneDigit, device_word, gpus_text, number, section
+from fleetbench.report.tables.shown import OneDigit, device_word, gpus_text, number, section, several
 from fleetbench.report.tables.strategies import Pair, pairs
+from fleetbench.results.comparison import RESTART_PERCENT
 
 _MOST_LADDERS = 6
 _MOST_STEPS = 5
 _FAR_PERCENT = 30.0  # of the ceiling: kernels alone do not waste that much (docs/ceiling.md)
+
+
+class Gain(Enum):
+    """What one entry has over another: more throughput, none, none as far as a single figure tells.
+
+    None is what another start may be all of: the whole interval lies below 3 % more.
+    """
+
+    MORE = auto()
+    NONE = auto()
+    NONE_BY_ONE = auto()
+    UNKNOWN = auto()
+
+
+_NO_GAIN = {
+    Gain.NONE: "More {}s for nothing",
+    Gain.NONE_BY_ONE: "More {}s for nothing, as far as single figures tell",
+    Gain.UNKNOWN: "It cannot be told whether more {}s gave more",
+}
 
 
 def said_of_scaling(entries: Sequence[Entry]) -> Iterator[Said]:
@@ -47,20 +68,25 @@ def _best_on(ladder: Sequence[Scaled], gpus: int | None) -> Scaled:
 
 
 def _no_gain(base: Entry, steps: Sequence[Scaled]) -> Iterator[Said]:
-    """Say which further GPUs gave nothing: less by the figures, or not more as far as can be told."""
+    """Say which further GPUs gave nothing, and of which that cannot be told."""
+    word = device_word(base)
     before = base
-    idle = []
+    found: dict[Gain, list[str]] = {}
     for step in steps:
-        if not _more(step.entry, before):
-            idle.append(
-                f"{step.entry.gpus} {device_word(base)}s with {name(step.entry)} "
-                f"no more than {before.gpus}{_far(step)}"
-            )
-        else:
-            before = step.entry
-    if idle:
-        once = ", as far as single figures tell" if base.imported else ""
-        yield Said(topic="scaling", text=f"More {device_word(base)}s for nothing{once}: {'; '.join(idle)}")
+        match gain(step.entry, before):
+            case Gain.MORE:
+                before = step.entry
+            case Gain.UNKNOWN as what:
+                compared = step.entry.against(before, OUTPUT)
+                says = compared.sentence(against=name(before)) if compared else ""
+                text = f"on {step.entry.gpus} {word}s {name(step.entry)} is {says}"
+                found.setdefault(what, []).append(text)
+            case what:
+                text = f"{step.entry.gpus} {word}s with {name(step.entry)} no more than {before.gpus}"
+                found.setdefault(what, []).append(f"{text}{_far(step)}")
+    for what, head in _NO_GAIN.items():
+        if parts := found.get(what):
+            yield Said(topic="scaling", text=f"{head.format(word)}: {'; '.join(parts)}")
 
 
 def _far(step: Scaled) -> str:
@@ -71,22 +97,29 @@ def _far(step: Scaled) -> str:
     return ""
 
 
-def _more(one: Entry, other: Entry) -> bool:
+def gain(one: Entry, other: Entry) -> Gain:
+    """Return whether one has a higher output throughput than another, as far as that can be told."""
     found = one.against(other, OUTPUT)
-    if found is None or found.low is None:
-        return (one.value(OUTPUT) or 0) > (other.value(OUTPUT) or 0)
-    return found.differs and found.ratio > 1
+    if found is None or found.high is None:
+        more = (one.value(OUTPUT) or 0) > (other.value(OUTPUT) or 0)
+        return Gain.MORE if more else Gain.NONE_BY_ONE
+    if found.differs and found.ratio > 1:
+        return Gain.MORE
+    return Gain.NONE if found.high <= 1 + RESTART_PERCENT / 100 else Gain.UNKNOWN
 
 
 def _in_all(found: Sequence[Sequence[Scaled]]) -> Iterator[Said]:
     steps = [step for ladder in found for step in ladder if step.entry.gpus != step.base.gpus]
-    slower = [step for step in steps if step.speed_up <= 1]
+    gains = [gain(step.entry, step.base) for step in steps]
+    slower = [found for found in gains if found in (Gain.NONE, Gain.NONE_BY_ONE)]
+    hidden = gains.count(Gain.UNKNOWN)
+    noise = f", and of {hidden} that cannot be told at this noise" if hidden else ""
     best = max(steps, key=lambda step: step.efficiency_percent)
     where = f"{name(best.entry)}, {one_line(best.entry.table, 60)}" if best.entry.table else name(best.entry)
     yield Said(
         topic="scaling",
         text=f"{len(slower)} of {len(steps)} rows on several GPUs give no more than the fewest GPUs of their "
-        f"kind; the most that each GPU gave is {best.efficiency_percent:.0f} % ({where})",
+        f"kind{noise}; the most that each GPU gave is {best.efficiency_percent:.0f} % ({where})",
     )
 
 
@@ -131,7 +164,8 @@ def _percent(value: float) -> str:
 
 def said_of_concurrency(entries: Sequence[Entry]) -> Iterator[Said]:
     """Yield for the fastest configurations what more requests at the same time gave, and what they cost."""
-    found = [ladder for each in of_concurrency(entries) if len(ladder := _counting(each)) > 1]
+    counting = [_counting(ladder) for ladder in of_concurrency(entries)]
+    found = [ladder for ladder in counting if several(entry.workload.max_concurrency for entry in ladder)]
     found.sort(key=lambda ladder: ladder[-1].value(OUTPUT) or 0, reverse=True)
     for ladder in found[:_MOST_LADDERS]:
         low, high = ladder[0], ladder[-1]

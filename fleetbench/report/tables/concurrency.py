@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from fleetbench.report.entry import Entry, traffic
 from fleetbench.report.metrics import METRICS, OUTPUT
 from fleetbench.report.tables.measures import errors, measured, names, verdicts
-from fleetbench.report.tables.shown import Columns, EntryTable, number, several, titled, without_empty
+from fleetbench.report.tables.shown import (
+    Columns,
+    EntryTable,
+    configuration,
+    number,
+    several,
+    titled,
+    without_empty,
+)
 
 _OWN = tuple(metric for metric in METRICS if metric.key in ("median_ttft_ms", "median_tpot_ms"))
 
@@ -15,15 +23,16 @@ _OWN = tuple(metric for metric in METRICS if metric.key in ("median_ttft_ms", "m
 def ladders(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], ...]:
     """Return the entries of each configuration that was loaded with several concurrencies, in their order.
 
-    All but the concurrency and the number of prompts is equal.
+    All but the concurrency and the number of prompts is equal. Starts that are not valid under a load stand
+    beside those that are.
     """
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
         load = entry.workload
         if load.max_concurrency is not None and load.request_rate is None:
             key = (
-                *(entry.source, entry.series, entry.table, entry.model, entry.gpu, entry.gpus, entry.name),
-                *(entry.config, traffic(load)),
+                *(entry.source, entry.series, entry.table, entry.model, entry.gpu, entry.gpus),
+                *(configuration(entry), entry.config, traffic(load)),
             )
             groups.setdefault(key, []).append(entry)
     return tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fleetbench.errors import one_line
 from fleetbench.report.columns import Cell, Table
@@ -11,7 +12,9 @@ from fleetbench.report.metrics import OUTPUT
 from fleetbench.report.tables.measures import errors, has_measures, measured, names, verdicts
 from fleetbench.report.tables.shown import (
     EntryTable,
+    configuration,
     device_word,
+    foremost,
     gpus_text,
     plain_number,
     rules_against,
@@ -94,10 +97,9 @@ def _table(group: Sequence[Entry], *, models: bool, loads: bool) -> EntryTable:
 
 def _lengths(group: Sequence[Entry], *, models: bool, loads: bool) -> EntryTable:
     lengths = sorted({entry.config.max_model_len or 0 for entry in group})
-    rows: dict[tuple[str, str], dict[int, Entry]] = {}
+    rows: dict[object, list[Entry]] = {}
     for entry in group:
-        row = rows.setdefault((_without_length(entry), gpus_text(entry)), {})
-        row.setdefault(entry.config.max_model_len or 0, entry)
+        rows.setdefault((configuration(_without_length(entry)), gpus_text(entry)), []).append(entry)
     return EntryTable(
         kind="lengths",
         title=titled(
@@ -106,8 +108,8 @@ def _lengths(group: Sequence[Entry], *, models: bool, loads: bool) -> EntryTable
         table=Table(
             ("configuration", f"{device_word(group[0])}s", *(f"{length:,}" for length in lengths)),
             tuple(
-                (name, gpus or None, *(_cell(row.get(n)) for n in lengths))
-                for (name, gpus), row in rows.items()
+                (_row_name(row), gpus_text(row[0]) or None, *(_cell(row, length) for length in lengths))
+                for row in rows.values()
             ),
         ),
         entries=tuple(group),
@@ -119,14 +121,24 @@ def _lengths(group: Sequence[Entry], *, models: bool, loads: bool) -> EntryTable
     )
 
 
-def _without_length(entry: Entry) -> str:
-    length = f" len={entry.config.max_model_len}"
-    return one_line(entry.name.replace(length, ""), 80)
+def _without_length(entry: Entry) -> Entry:
+    name = entry.name.replace(f" len={entry.config.max_model_len}", "")
+    return replace(entry, name=name, config=replace(entry.config, max_model_len=None))
 
 
-def _cell(entry: Entry | None) -> Cell:
-    if entry is None:
+def _row_name(row: Sequence[Entry]) -> str:
+    """Return what a row is called; of names that differ only in the number of a trial none."""
+    found = [_without_length(entry) for entry in row]
+    first = found[0]
+    named = several(entry.name for entry in found)
+    return one_line(f"{first.series} {first.config.label}".strip() if named else first.name, 80)
+
+
+def _cell(row: Sequence[Entry], length: int) -> Cell:
+    found = [entry for entry in row if entry.config.max_model_len == length]
+    if not found:
         return "·"
+    entry = foremost(found)
     value = plain_number(entry, entry.value(OUTPUT))
     if entry.valid or value is None:
         return value if entry.valid else entry.status.value

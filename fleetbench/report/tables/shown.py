@@ -13,6 +13,7 @@ from fleetbench.report.metrics import rounded
 from fleetbench.report.terminal import INVALID, SUSPECT, Marked
 from fleetbench.results.rows import Verdict
 
+_ORDER = tuple(Status)  # as far as an entry came, the farthest first
 _MARKS = {Status.SUSPECT: SUSPECT, Status.INVALID: INVALID}
 Columns = list[tuple[str, list[Cell]]]
 _SECTION = re.compile(r"(\d+(?:\.\d+)*)[.:)]?\s")
@@ -98,6 +99,24 @@ def rules_against(entry: Entry) -> tuple[str, ...]:
     """Return the rules that object to an entry, the worst first; remarks are not among them."""
     against = (found.rule for found in entry.findings if found.verdict is not Verdict.VALID)
     return tuple(dict.fromkeys(against))
+
+
+def configuration(entry: Entry) -> object:
+    """Return what is equal for the entries of one configuration, whatever the load.
+
+    Not the name of an own one: that has the number of its trial where not all starts are valid under a load.
+    """
+    return entry.name if entry.imported else (entry.series, entry.gpu, entry.config)
+
+
+def foremost(entries: Iterable[Entry]) -> Entry:
+    """Return the entry that came farthest, a valid one where there is one; of equals the first."""
+    return min(entries, key=lambda entry: _ORDER.index(entry.status))
+
+
+def hindmost(entries: Iterable[Entry]) -> Entry:
+    """Return the entry with the most against it, of equals the first."""
+    return max(entries, key=lambda entry: _ORDER.index(entry.status))
 
 
 def is_a_rate(entry: Entry) -> bool:

@@ -13,6 +13,7 @@ from fleetbench.report.tables.shown import (
     EntryTable,
     OneDigit,
     device_word,
+    hindmost,
     number,
     several,
     standing,
@@ -54,7 +55,7 @@ def single_gpu_tables(entries: Sequence[Entry]) -> tuple[EntryTable, ...]:
         (f"median {OUTPUT.heading}", [number(group[0], _median(group)) for group in found]),
         ("±%", [_variation(group[0]) for group in found]),
         (_TTFT.heading, [number(group[0], group[0].value(_TTFT)) for group in found]),
-        ("status", [standing(group[0]) for group in found]),
+        ("status", [standing(hindmost(group)) for group in found]),
     ]
     return (
         EntryTable(

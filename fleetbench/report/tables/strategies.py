@@ -5,7 +5,7 @@ Speed-up = tensor / pipeline − 1, in percent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fleetbench.errors import one_line
@@ -17,6 +17,7 @@ from fleetbench.report.tables.shown import (
     EntryTable,
     OneDigit,
     device_word,
+    foremost,
     gpus_text,
     number,
     section,
@@ -82,11 +83,21 @@ def _pairs(group: Sequence[Entry]) -> Iterator[Pair]:
     else:
         pipelines = [entry for entry in group if entry.config.pp > 1]
         tensors = [entry for entry in group if entry.config.pp == 1 and entry.config.tp > 1]
-    of_gpus = {_gpus(entry): entry for entry in reversed(tensors) if entry.config.pp == 1}
-    for pipeline in pipelines if any(entry.config.pp > 1 for entry in pipelines) else ():
-        tensor = of_gpus.get(_gpus(pipeline))
-        if pipeline.config.tp == 1 and tensor is not None:
-            yield Pair(pipeline=pipeline, tensor=tensor)
+    if not any(entry.config.pp > 1 for entry in pipelines):
+        return
+    of_gpus = _by_gpus(entry for entry in tensors if entry.config.pp == 1)
+    for gpus, found in _by_gpus(entry for entry in pipelines if entry.config.tp == 1).items():
+        if gpus in of_gpus:  # starts are one pair, rows of a source a pair each
+            tensor = foremost(of_gpus[gpus])
+            shown = found if tensor.imported else [foremost(found)]
+            yield from (Pair(pipeline=pipeline, tensor=tensor) for pipeline in shown)
+
+
+def _by_gpus(entries: Iterable[Entry]) -> dict[object, list[Entry]]:
+    found: dict[object, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(_gpus(entry), []).append(entry)
+    return found
 
 
 def _gpus(entry: Entry) -> object:
