@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ from fleetbench import console
 from fleetbench.errors import FleetbenchError, one_line
 
 if TYPE_CHECKING:
+    from fleetbench.verify.claims import Unchecked
     from fleetbench.verify.verification import Files, Verification
 
 MOST_LINES = 40
@@ -30,8 +32,8 @@ def verify(run: str, form: str) -> None:
 
     Results, verdicts with their findings, what the servers ran with, units, versions and the numbers of the
     report are compared with the store, and every raw file with the hash in the run's manifest. RUN is an id,
-    the beginning of one, or `latest`. Exit status 1 when a number does not hold, or a file was changed or is
-    missing.
+    the beginning of one, or `latest`. What rests on a file that the run's archive left out (--small) is not
+    checked. Exit status 1 when a number does not hold, or a file was changed or is missing.
     """
     from fleetbench.results.store import open_store
     from fleetbench.verify.verification import verify as verify_run
@@ -45,8 +47,11 @@ def verify(run: str, form: str) -> None:
         show(found)
     if not found.holds:
         files = [*found.files.differences.altered, *found.files.differences.missing]
+        what = f"{len(found.broken):,} of {found.checked:,} numbers do not hold"
+        if not found.broken:
+            what = "its raw files are not as they were written"
         raise FleetbenchError(
-            f"run {found.run_id}: {len(found.broken):,} of {found.checked:,} numbers do not hold",
+            f"run {found.run_id}: {what}",
             cause=f"changed or missing since it was measured: {', '.join(files[:3])}" if files else "",
             next_step=f"raw files: {directory}; --format json names every number",
         )
@@ -61,9 +66,28 @@ def show(found: Verification) -> None:
     lines += [f"missing: {path}" for path in changed.missing]
     lines += [f"not in the manifest: {path}" for path in changed.unlisted]
     _write(lines)
-    console.write(f"numbers  {found.checked - len(found.broken):,} of {found.checked:,} hold")
+    console.write(f"numbers  {_counted(found)}")
     _write([claim.sentence for claim in found.broken])
-    _write([f"not checked: {one.place}: {one.name}: {one.why}" for one in found.unchecked])
+    _write(list(_not_checked(found.unchecked)))
+    if found.files.left_out:
+        console.write("next: fleetbench runs add WHOLE_ARCHIVE brings the files that were left out")
+
+
+def _counted(found: Verification) -> str:
+    said = f"{found.checked - len(found.broken):,} of {found.checked:,} hold"
+    if found.rounded:
+        said += f", {found.rounded:,} of them as rounded as stdout has them"
+    return f"{said}; {len(found.unchecked):,} not checked" if found.unchecked else said
+
+
+def _not_checked(found: Sequence[Unchecked]) -> Iterator[str]:
+    """Yield a line for each place and reason; of many numbers it names the first."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        together.setdefault((one.place, one.why), []).append(one.name)
+    for (place, why), names in together.items():
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        yield f"not checked: {place}: {names[0]}{more}: {why}"
 
 
 def _write(lines: list[str]) -> None:
@@ -77,9 +101,10 @@ def _sealed(files: Files) -> str:
     if files.problem:
         return f"not compared: {one_line(files.problem, 300)}"
     changed = files.differences
-    same = files.listed - len(changed.altered) - len(changed.missing)
+    same = files.listed - len(changed.altered) - len(changed.missing) - len(files.left_out)
     when = f"sealed {one_line(files.sealed_at, 40)}" if files.sealed_at else "not sealed: the run is not over"
-    return f"{same:,} of {files.listed:,} are as they were written ({when})"
+    without = f", {len(files.left_out):,} were left out of the archive" if files.left_out else ""
+    return f"{same:,} of {files.listed:,} are as they were written{without} ({when})"
 
 
 def document(found: Verification, directory: str) -> dict[str, object]:
@@ -95,9 +120,11 @@ def document(found: Verification, directory: str) -> dict[str, object]:
             "problem": found.files.problem or None,
             "altered": list(changed.altered),
             "missing": list(changed.missing),
+            "left_out": list(found.files.left_out),
             "unlisted": list(changed.unlisted),
         },
         "checked": found.checked,
+        "rounded": found.rounded,
         "broken": [
             {
                 "place": claim.place,

@@ -17,7 +17,7 @@ from typing import IO
 from fleetbench.errors import FleetbenchError, NotPossible, Unreadable, one_line
 from fleetbench.export.archive import ABOUT, FILES, ROWS, About, read_about
 from fleetbench.export.members import Member, members
-from fleetbench.results import manifest
+from fleetbench.results import left_out, manifest
 from fleetbench.results.manifest import Entry
 from fleetbench.results.run_records import RunRecords, is_below, read_records, records_document
 from fleetbench.results.store import Store
@@ -60,6 +60,8 @@ def add_archive(store: Store, path: Path, *, unfinished: bool = False) -> Added:
                     next_step="add it with --unfinished if the archive is your own",
                 )
             new = _settled(store, records, Path(staging) / FILES, about)
+            directory = store.directory(records.run_id)
+            left_out.keep(directory, left_out.read(directory) | dict(about.left_out))
             if new:
                 store.add_records(records, _origin(store, file, source, about))
     except OSError as exc:
@@ -110,7 +112,7 @@ def _place(staging: Path, name: str, source: str) -> Path:
         is_below(name)
         and len(path.parts) > 1
         and path.parts[0] == FILES
-        and path.parts[1] != "report"
+        and path.parts[1] not in manifest.NOT_EVIDENCE - {manifest.FILE_NAME}
         and str(path) == name
         and name.isprintable()
         and len(name) <= LONGEST_PATH

@@ -14,11 +14,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from fleetbench.errors import Unreadable, one_line
-from fleetbench.results.manifest import Entry, entry_of
-from fleetbench.results.run_records import is_below
+from fleetbench.results.left_out import document_of, entries_of
+from fleetbench.results.manifest import Entry
 from fleetbench.results.schema_history import MIGRATIONS
 
 ABOUT, ROWS, FILES = "archive.json", "rows.json", "files"
@@ -33,7 +32,7 @@ class About:
     Attributes:
         schema: version of the store's schema that the rows are of.
         members: every other member, by its path below the run's id.
-        left_out: raw files that were not taken along, by their path below the run's directory.
+        left_out: raw files that are not in it, or never were here, by their path below the run's directory.
     """
 
     run_id: str
@@ -53,8 +52,8 @@ def about_document(about: About) -> bytes:
                 "run": about.run_id,
                 "schema": about.schema,
                 "fleetbench_version": about.fleetbench_version,
-                "members": _entries_document(about.members),
-                "left_out": _entries_document(about.left_out),
+                "members": document_of(about.members),
+                "left_out": document_of(about.left_out),
             },
             indent=1,
         ).encode()
@@ -82,22 +81,9 @@ def read_about(content: bytes, source: str) -> About:
             run_id=str(document["run"]),
             schema=document["schema"],
             fleetbench_version=one_line(str(document["fleetbench_version"]), 40),
-            members=_entries_of(document["members"]),
-            left_out=_entries_of(document["left_out"]),
+            members=entries_of(document["members"]),
+            left_out=entries_of(document["left_out"]),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
         cause = one_line(f"{type(exc).__name__}: {exc}", 200)
         raise Unreadable(f"{one_line(source)}: {ABOUT} cannot be read", cause=cause) from exc
-
-
-def _entries_document(entries: Mapping[str, Entry]) -> dict[str, object]:
-    return {
-        path: {"sha256": entry.sha256, "bytes": entry.size_bytes} for path, entry in sorted(entries.items())
-    }
-
-
-def _entries_of(document: Mapping[str, Any]) -> dict[str, Entry]:
-    found = {str(path): entry_of(entry) for path, entry in document.items()}
-    if outside := next((path for path in found if not is_below(path)), None):
-        raise ValueError(f"{outside} leads out of the archive")
-    return found

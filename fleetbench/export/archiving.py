@@ -19,7 +19,7 @@ from typing import IO
 from fleetbench import __version__
 from fleetbench.errors import FleetbenchError, NotPossible, UsageError, one_line
 from fleetbench.export.archive import ABOUT, FILES, ROWS, SUFFIXES, About, about_document
-from fleetbench.results import manifest
+from fleetbench.results import left_out, manifest
 from fleetbench.results.controllers import lives_here
 from fleetbench.results.manifest import Entry
 from fleetbench.results.rows import RunState
@@ -46,9 +46,9 @@ class Archived:
 def archive_run(store: Store, run_id: str, path: Path, *, small: bool = False) -> Archived:
     """Write a run's archive; the file appears whole or not at all.
 
-    `small` leaves files out that are larger than SMALL_BYTES. Errors: NotPossible while the run is being
-    worked on here, UsageError for a name that says no known packing, FleetbenchError where it cannot be
-    written.
+    `small` leaves files out that are larger than SMALL_BYTES; what the archive left out that the run came
+    from is named again. Errors: NotPossible while the run is being worked on here, UsageError for a name that
+    says no known packing, FleetbenchError where it cannot be written.
     """
     if not path.name.endswith(SUFFIXES):
         raise UsageError(
@@ -73,7 +73,8 @@ def archive_run(store: Store, run_id: str, path: Path, *, small: bool = False) -
         schema=MIGRATIONS[-1].version,
         fleetbench_version=__version__,
         members={ROWS: _entry(rows)} | {f"{FILES}/{name}": entry for name, entry in kept.items()},
-        left_out={name: entry for name, entry in there.items() if name not in kept},
+        left_out=left_out.read(directory)
+        | {name: entry for name, entry in there.items() if name not in kept},
     )
     try:
         with whole(path) as file, _tar(file, path.name) as tar:

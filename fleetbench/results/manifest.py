@@ -2,7 +2,7 @@
 
 `runs/ID/manifest.json` is written whole at the end of each measurement and of each trial. Sealing adds what
 is not in it yet and keeps the hashes that were taken earlier: a file that was changed in between shows.
-The report is made from the store whenever somebody asks, and is not in it.
+The report is made from the store whenever somebody asks, and is not in it; nor is what an archive left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ FILE_NAME = "manifest.json"
 VERSION = 1
 # A run of 10,000 measurements has some 100,000 files of 150 bytes each.
 LARGEST_BYTES = 64_000_000
-_NOT_EVIDENCE = {FILE_NAME, "report"}
+LEFT_OUT = "left-out.json"  # see results/left_out.py
+NOT_EVIDENCE = {FILE_NAME, LEFT_OUT, "report"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 _writing = threading.Lock()  # hosts of one run end their measurements side by side
 
@@ -203,7 +204,7 @@ def _entries(directory: Path, place: Path) -> Iterator[tuple[str, Entry]]:
     """Yield the regular files at or below a place by their path below the directory; no link is followed."""
     if place.is_dir() and not place.is_symlink():
         for path in sorted(place.iterdir()):
-            if not path.name.startswith(".") and not (place == directory and path.name in _NOT_EVIDENCE):
+            if not path.name.startswith(".") and not (place == directory and path.name in NOT_EVIDENCE):
                 yield from _entries(directory, path)
     elif (entry := _hashed(place)) is not None:
         yield place.relative_to(directory).as_posix(), entry

@@ -21,6 +21,7 @@ class Claim:
         name: of the value, as the store or the report calls it.
         stored, found: the two values; None: there is none.
         source: the file that says so.
+        rounded: whether that file has two decimals of it only.
     """
 
     place: str
@@ -28,12 +29,22 @@ class Claim:
     stored: Json
     found: Json
     source: str
+    rounded: bool = False
 
     @property
     def holds(self) -> bool:
-        """Whether both are the same, to the last digit; a database may give back 3 for 3.0."""
+        """Whether both are the same, to the last digit that the source has.
+
+        A database may give back 3 for 3.0.
+        """
         truths = [value for value in (self.stored, self.found) if isinstance(value, bool)]
-        return len(truths) != 1 and self.stored == self.found
+        return len(truths) != 1 and (self.stored == self.found or self._holds_rounded)
+
+    @property
+    def _holds_rounded(self) -> bool:
+        stored, found = self.stored, self.found
+        numbers = isinstance(stored, int | float) and isinstance(found, int | float)
+        return self.rounded and numbers and float(f"{stored:.2f}") == found
 
     @property
     def sentence(self) -> str:
@@ -61,13 +72,28 @@ Checked = Claim | Unchecked
 
 
 def claims(
-    place: str, stored: Mapping[str, Json], found: Mapping[str, Json], source: str, prefix: str = ""
-) -> Iterator[Claim]:
-    """Yield a claim for each name that either mapping has; one that is None in both is none."""
+    place: str,
+    stored: Mapping[str, Json],
+    found: Mapping[str, Json],
+    source: str,
+    prefix: str = "",
+    *,
+    lacks: str = "",
+) -> Iterator[Checked]:
+    """Yield a claim for each name that either mapping has; one that is None in both is none.
+
+    `lacks` says which file is not there any more that `found` was to come from: what comes out otherwise
+    without it is not checked.
+    """
     for name in dict.fromkeys((*stored, *found)):
         values = stored.get(name), found.get(name)
-        if values != (None, None):
-            yield Claim(place=place, name=f"{prefix}{name}", stored=values[0], found=values[1], source=source)
+        if values == (None, None):
+            continue
+        claim = Claim(place=place, name=f"{prefix}{name}", stored=values[0], found=values[1], source=source)
+        if claim.holds or not lacks:
+            yield claim
+        elif values[0] is not None:
+            yield Unchecked(place=place, name=claim.name, why=lacks)
 
 
 def _shown(value: Json) -> str:

@@ -20,19 +20,21 @@ from fleetbench.telemetry.summary import AFTER, BEFORE, FILES, summary
 from fleetbench.verify.material import OfMeasurement
 
 # Findings of what was seen while it ran, which no file of the measurement repeats.
+JUDGED_BY = (*FILES, "stdout", "stderr", CLIENT, witnessed.OBSERVED)
 FROM_ELSEWHERE = {"server-ended"}
 WITNESSED = {"prefix-cache", "server-requests", "server-tokens", "second-listener", "foreign-load"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """What the raw files of a measurement come to; `why` says what cannot be known any more.
+    """What the raw files of a measurement come to; `why` says why it cannot be judged once more.
 
     Attributes:
         result: as the store would keep it; None: there is no report.
         source: the file that it was read from.
         verdict: None when it cannot be judged once more, for the reason `why`.
         telemetry: figures of the samples, as the store would keep them.
+        lacks: which file is not there any more that it was judged by, and why; empty: none.
         witnesses: whether the findings of the witness come from files, too; else they are the stored ones.
     """
 
@@ -42,6 +44,7 @@ class Derived:
     findings: tuple[Finding, ...] = ()
     reasons: tuple[str, ...] = ()
     telemetry: Mapping[str, Json] = field(default_factory=lambda: NOTHING)
+    lacks: str = ""
     witnesses: bool = True
     why: str = ""
 
@@ -54,11 +57,12 @@ def derived(case: OfMeasurement) -> Derived:
     result = as_stored(block.result) if block else None
     telemetry = _telemetry(case, block.result.duration if block else None)
     source = RESULT if RESULT in content and not unread else "stdout"
+    lacks = case.lacks(JUDGED_BY)
     ended = next((one for one in case.row.findings if one.rule in FROM_ELSEWHERE), None)
     if ended is not None:
-        return Derived(result=None, source=source, why="the server ended during it")
+        return Derived(result=None, source=source, lacks=lacks, why="the server ended during it")
     if found is None:
-        return Derived(result=result, source=source, telemetry=telemetry, why=problem)
+        return Derived(result=result, source=source, telemetry=telemetry, lacks=lacks, why=problem)
     left, sent = found
     witness, complete = _witnessed(case, block.result if block else None)
     seen = Seen(findings=tuple(witness), telemetry=telemetry, ceiling=case.row.ceiling)
@@ -72,6 +76,7 @@ def derived(case: OfMeasurement) -> Derived:
         findings=tuple(finding_of(finding_document(one)) for one in judgement.findings),
         reasons=tuple(storable([*(one.text for one in judgement.findings), *said, *refused])),
         telemetry=telemetry,
+        lacks=lacks,
         witnesses=complete,
     )
 

@@ -32,11 +32,16 @@ def statistics(whole: Material, derived: Mapping[str, Derived]) -> Iterator[Chec
     found = summarise(whole.run, trials, (*rows, *whole.unfinished))
     make, key_names = _TABLES["summary.csv"]
     before, after = (_numbers(make(report), key_names) for report in (stored, found))
+    lacks: dict[tuple[int, int], str] = {}
+    for case in whole.measurements:
+        if why := derived[case.place].lacks:
+            lacks.setdefault((case.row.trial, case.row.workload_index), why)
     names = {(row.trial.number, row.workload_index): row for row in stored.rows}
     for key, numbers in before.items():
-        row = names[int(key[0]), int(key[1])]
-        place = f"{row.name}, {row.workload.label}"
-        yield from claims(place, numbers, after.get(key, {}), "the raw files of its repeats", "report: ")
+        which = int(key[0]), int(key[1])
+        place = f"{names[which].name}, {names[which].workload.label}"
+        source, why = "the raw files of its repeats", lacks.get(which, "")
+        yield from claims(place, numbers, after.get(key, {}), source, "report: ", lacks=why)
 
 
 def tables(whole: Material, _: Mapping[str, Derived]) -> Iterator[Checked]:

@@ -20,18 +20,30 @@ from fleetbench.results.schema import REAL_COLUMNS, TEXT_COLUMNS, WHOLE_COLUMNS
 from fleetbench.results.values import BenchResult
 from fleetbench.sweep.repeats import warm_up
 from fleetbench.sweep.shape import KEPT, architecture_in
+from fleetbench.telemetry.summary import FILES
 from fleetbench.units import exec_arguments
-from fleetbench.verify.claims import Checked, Unchecked, claims
+from fleetbench.verify.claims import Checked, Claim, Unchecked, claims
 from fleetbench.verify.derived import FROM_ELSEWHERE, Derived
 from fleetbench.verify.material import OfMeasurement, raw_file
 
+FACTS = "facts-before.json"
+
 
 def result(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
-    """Every number of the result, from the client's own report."""
+    """Every number of the result, from the client's own report; what it printed has two decimals of most."""
     if any(one.rule in FROM_ELSEWHERE for one in case.row.findings):
         return
     stored, found = _numbers(case.row.result), _numbers(derived.result)
-    yield from claims(case.place, stored, found, derived.source)
+    lacks = case.lacks((RESULT,))
+    if not lacks:
+        yield from claims(case.place, stored, found, derived.source)
+        return
+    for name, value in stored.items():
+        if found.get(name) is not None:
+            printed, source = found[name], derived.source
+            yield Claim(place=case.place, name=name, stored=value, found=printed, source=source, rounded=True)
+        elif value is not None:
+            yield Unchecked(place=case.place, name=name, why=lacks)
 
 
 def judgement(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
@@ -42,10 +54,12 @@ def judgement(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
         return
     source = "what it left, judged again"
     verdict = {"verdict": row.verdict.value if row.verdict else None}
-    yield from claims(case.place, verdict, {"verdict": derived.verdict.value}, source)
-    yield from claims(case.place, _findings(row.findings), _findings(derived.findings), source, "finding ")
+    judged, lacks = {"verdict": derived.verdict.value}, derived.lacks
+    yield from claims(case.place, verdict, judged, source, lacks=lacks)
+    findings = _findings(row.findings), _findings(derived.findings)
+    yield from claims(case.place, *findings, source, "finding ", lacks=lacks)
     said = _said(row.findings, row.reasons), _said(derived.findings, derived.reasons)
-    yield from claims(case.place, said[0], said[1], source)
+    yield from claims(case.place, *said, source, lacks=lacks)
     if not derived.witnesses:
         why = "what the witness saw was not kept, or the prompt file is another one now"
         yield Unchecked(place=case.place, name="findings by the server's counters", why=why)
@@ -53,19 +67,21 @@ def judgement(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
 
 def telemetry(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
     """Every figure of the telemetry, from the samples."""
-    if case.row.kind is not MeasurementKind.MEASURE or derived.result is None:
+    lacks = case.lacks(FILES)
+    if case.row.kind is not MeasurementKind.MEASURE or (derived.result is None and not lacks):
         return
-    found = dict(derived.telemetry)
-    yield from claims(case.place, dict(case.row.telemetry), found, "its samples", "telemetry ")
+    stored, found = dict(case.row.telemetry), dict(derived.telemetry)
+    yield from claims(case.place, stored, found, "its samples", "telemetry ", lacks=lacks)
 
 
 def ceiling(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
     """What the hardware could do at most, from the model's configuration, the host's facts and the result."""
     row, trial = case.row, case.trial
-    if not row.ceiling or row.kind is not MeasurementKind.MEASURE or derived.result is None:
+    lacks = case.lacks(FILES, (FACTS, *KEPT))
+    if not row.ceiling or row.kind is not MeasurementKind.MEASURE or (derived.result is None and not lacks):
         return
     place = case.directory.parent.parent
-    facts = raw_file(place, "facts-before.json")
+    facts = raw_file(place, FACTS)
     known = _gpus(facts, trial.gpus.indices) if facts is not None else ()
     files = {name: data for name in KEPT if (data := raw_file(place, name)) is not None}
     if not known:
@@ -80,8 +96,11 @@ def ceiling(case: OfMeasurement, derived: Derived) -> Iterator[Checked]:
     workload = trial.workloads[row.workload_index]
     shape = architecture_in(files) or architecture_named(case.run.repo)
     result, figures = derived.result, derived.telemetry
-    found = ceiling_of(shape, known, trial.config, workload, result, figures, served)
-    yield from claims(case.place, dict(row.ceiling), dict(found), "shape, GPUs and result", "ceiling ")
+    stored, found = (
+        dict(row.ceiling),
+        dict(ceiling_of(shape, known, trial.config, workload, result, figures, served)),
+    )
+    yield from claims(case.place, stored, found, "shape, GPUs and result", "ceiling ", lacks=lacks)
 
 
 def _gpus(facts: bytes, indices: tuple[int, ...]) -> tuple[Gpu, ...]:

@@ -28,7 +28,8 @@ def unit(case: OfTrial) -> Iterator[Checked]:
     parts = _parts(row.unit_text)
     found = case.files(parts)
     texts = {name: _text(found[name]) if name in found else None for name in parts}
-    yield from claims(case.place, parts, texts, "the file of that name")
+    lacks = case.lacks(parts)
+    yield from claims(case.place, parts, texts, "the file of that name", lacks=lacks)
     own = texts.get(UNIT)
     if own is not None:
         yield from claims(case.place, {"spec_hash": row.spec_hash}, {"spec_hash": hash_in(own)}, UNIT)
@@ -52,9 +53,10 @@ def effective(case: OfTrial) -> Iterator[Checked]:
     known = as_json(together([one.effective for one in answers]))
     ran_with = known if isinstance(known, dict) else {}
     source = "what it answered at its start"
-    yield from claims(case.place, _like(stored), _like(ran_with), source, "effective ")
+    lacks = case.lacks(names_of(ports))
+    yield from claims(case.place, _like(stored), _like(ran_with), source, "effective ", lacks=lacks)
     version = {"vllm_version": answers[0].served.version}
-    yield from claims(case.place, {"vllm_version": row.vllm_version}, version, source)
+    yield from claims(case.place, {"vllm_version": row.vllm_version}, version, source, lacks=lacks)
 
 
 def versions(case: OfTrial) -> Iterator[Checked]:
@@ -80,7 +82,8 @@ def versions(case: OfTrial) -> Iterator[Checked]:
         except Unreadable as exc:
             yield Unchecked(place=case.place, name=f"versions of the {side}", why=exc.what)
             continue
-        yield from claims(case.place, _like(written), _like(found), file, f"versions of the {side}: ")
+        versions, prefix = (_like(written), _like(found)), f"versions of the {side}: "
+        yield from claims(case.place, *versions, file, prefix, lacks=case.lacks((file,)))
 
 
 def _parts(text: str) -> dict[str, Json]:

@@ -166,8 +166,16 @@ def test_a_small_archive_names_what_it_left_out_and_the_whole_one_completes_it(
     assert add_archive(empty, small.path).left_out == 1
     assert "without 1 of its raw files" in empty.run(run_id).origin
     assert "trial-01/big.txt" not in tree(empty, run_id)
+    for again in (True, False):  # what was left out stays so, whoever passes the run on
+        passed_on = archive_run(empty, run_id, tmp_path / "again.tar.xz", small=again)
+        assert passed_on.left_out == 1
+        assert passed_on.path.read_bytes() == small.path.read_bytes()
     assert not add_archive(empty, whole.path).new
     assert tree(empty, run_id)["trial-01/big.txt"] == b"x" * 100_000
+    assert not (empty.directory(run_id) / manifest.LEFT_OUT).exists()
+    assert archive_run(empty, run_id, tmp_path / "again.tar.xz").path.read_bytes() == whole.path.read_bytes()
+    assert not add_archive(empty, small.path).new
+    assert not (empty.directory(run_id) / manifest.LEFT_OUT).exists()
 
 
 def test_a_run_that_is_there_with_other_rows_or_files_is_refused_and_left_alone(
@@ -273,6 +281,7 @@ def test_a_link_or_a_device_is_refused(kind: bytes, archive: Path, empty: Store)
         "files/.bashrc",
         "files/a/.ssh/authorized_keys",
         "files/report/report.html",
+        "files/left-out.json",
         "files/evil\x1b[31m",
         "files/a\\b",
         "evil",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,14 @@ from shared_material import SHARED, names
 from sqlalchemy import text
 
 from fleetbench.cli import main
+from fleetbench.export.adding import add_archive
 from fleetbench.report.files import write_report
 from fleetbench.results import manifest
 from fleetbench.results.samples import read_samples
 from fleetbench.results.store import Store, open_store
 from fleetbench.verify.verification import Verification, verify
 
+EXAMPLES = Path(__file__).parents[2] / "docs" / "example-report" / "runs"
 REPEAT = "trial-01/workload-0/measure-1"
 
 
@@ -31,6 +34,11 @@ def store(database_url: str, tmp_path: Path) -> Iterator[Store]:
 def broken(found: Verification) -> dict[str, tuple[object, object]]:
     """What does not hold: stored and found values by place and name."""
     return {f"{claim.place}: {claim.name}": (claim.stored, claim.found) for claim in found.broken}
+
+
+def unchecked(found: Verification) -> dict[str, str]:
+    """Why each value cannot be checked, by place and name."""
+    return {f"{one.place}: {one.name}": one.why for one in found.unchecked}
 
 
 def test_a_run_that_nobody_touched_holds_to_the_last_number(store: Store) -> None:
@@ -139,7 +147,100 @@ def test_files_that_are_gone_and_files_that_came_are_named(store: Store) -> None
     assert not found.holds
     assert found.files.differences.missing == (f"{REPEAT}/result.json",)
     assert found.files.differences.unlisted == (f"{REPEAT}/notes.txt",)
-    assert broken(found)[f"{REPEAT}: output_throughput"] == (51200.0, None)
+    assert broken(found) == {}  # what nobody can derive any more is not wrong
+    assert unchecked(found)[f"{REPEAT}: output_throughput"] == "result.json is missing"
+    assert unchecked(found)[f"{REPEAT}: verdict"] == "result.json is missing"
+
+
+def test_a_result_that_was_unpacked_by_hand_is_there_for_its_numbers(store: Store) -> None:
+    run = measured_run(store, 1, lambda repeat: {"errors": ["x" * 100] * 4000})
+    place = store.directory(run) / REPEAT
+    (place / "result.json").write_bytes(gzip.decompress((place / "result.json.gz").read_bytes()))
+    (place / "result.json.gz").unlink()
+    found = verify(store, run)
+    assert found.files.differences.missing == (f"{REPEAT}/result.json.gz",)
+    assert (broken(found), found.unchecked) == ({}, ())
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[tuple[Store, str]]:
+    """A store with a run that came from a small archive: it has no result.json."""
+    with open_store(runs_directory=tmp_path / "runs") as found:
+        yield found, add_archive(found, EXAMPLES / "h200-thousand.tar.xz").run_id
+
+
+def test_what_a_small_archive_left_out_is_no_failure_and_what_is_there_is_compared(
+    small: tuple[Store, str],
+) -> None:
+    store, run = small
+    found = verify(store, run)
+    assert broken(found) == {}
+    assert found.holds
+    assert found.files.differences.missing == ()
+    assert len(found.files.left_out) == 5
+    assert f"{REPEAT}/result.json.gz" in found.files.left_out
+    # 28 numbers of each of four reports are in stdout with two decimals.
+    assert found.rounded == 4 * 28
+    assert set(unchecked(found).values()) == {"result.json was left out of the archive"}
+    assert f"{REPEAT}: burstiness" in unchecked(found)
+    assert f"{REPEAT}: output_throughput" not in unchecked(found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        (" 120.88 ", " 120.89 ", "duration"),
+        (" 120.88 ", " 120.8 ", "duration"),
+        (" 10000 ", " 10001 ", "completed"),
+        (" 83.36 ", " 83.37 ", "p99_tpot_ms"),
+    ],
+)
+def test_a_digit_of_what_the_client_printed_counts_where_that_is_all_there_is(
+    small: tuple[Store, str], old: str, new: str, name: str
+) -> None:
+    store, run = small
+    alter(store.directory(run) / REPEAT / "stdout", old, new)
+    found = verify(store, run)
+    assert f"{REPEAT}: {name}" in broken(found)
+    assert found.files.differences.altered == (f"{REPEAT}/stdout",)
+
+
+@pytest.mark.parametrize(("value", "holds"), [(10588.8349, True), (10588.8351, False), (10588.8249, False)])
+def test_a_stored_number_holds_when_it_rounds_to_what_the_client_printed(
+    small: tuple[Store, str], value: float, holds: bool
+) -> None:
+    store, run = small
+    with store._engine.begin() as connection:
+        connection.execute(
+            text("UPDATE measurements SET output_throughput = :value WHERE repeat = 1 AND kind = 'measure'"),
+            {"value": value},
+        )
+    found = broken(verify(store, run))
+    assert (f"{REPEAT}: output_throughput" not in found) == holds
+    if not holds:
+        assert found[f"{REPEAT}: output_throughput"] == (value, 10588.83)
+
+
+def test_a_file_is_missing_when_no_archive_says_that_it_left_that_very_file_out(
+    small: tuple[Store, str],
+) -> None:
+    store, run = small
+    note = store.directory(run) / manifest.LEFT_OUT
+    known = json.loads(note.read_text())
+    known["files"][f"{REPEAT}/result.json.gz"]["bytes"] += 1
+    note.write_text(json.dumps(known))
+    found = verify(store, run)
+    assert not found.holds
+    assert found.files.differences.missing == (f"{REPEAT}/result.json.gz",)
+    assert unchecked(found)[f"{REPEAT}: burstiness"] == "result.json is missing"
+    for content in (
+        b"",
+        b"[" * 50_000,
+        b'{"version": 2, "files": {}}',
+        b'{"version": 1, "files": {"/x": 1}}',
+    ):
+        note.write_bytes(content)
+        assert len(verify(store, run).files.differences.missing) == 5
 
 
 def test_a_file_that_was_only_added_does_no_harm(store: Store) -> None:
@@ -282,3 +383,29 @@ def test_the_command_names_the_number_and_ends_with_1(
         "found": 51210.0,
         "source": "result.json",
     } in document["broken"]
+
+
+def test_the_command_says_what_was_left_out_and_ends_with_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETBENCH_RUNS", str(tmp_path))
+    monkeypatch.delenv("FLEETBENCH_DB", raising=False)
+    with open_store(runs_directory=tmp_path) as store:
+        run = add_archive(store, EXAMPLES / "h200-thousand.tar.xz").run_id
+        found = verify(store, run)
+    shown = CliRunner().invoke(main, ["verify", run])
+    assert shown.exit_code == 0, shown.output
+    assert "files    39 of 44 are as they were written, 5 were left out of the archive" in shown.stdout
+    numbers = f"{found.checked} of {found.checked} hold, 112 of them as rounded as stdout has them"
+    assert f"numbers  {numbers}; {len(found.unchecked)} not checked" in shown.stdout
+    lines = [line for line in shown.stdout.splitlines() if line.startswith(f"  not checked: {REPEAT}: ")]
+    assert len(lines) == 1
+    assert lines[0].endswith(" more: result.json was left out of the archive")
+    assert "next: fleetbench runs add" in shown.stdout
+    document = json.loads(CliRunner().invoke(main, ["verify", run, "--format", "json"]).stdout)
+    assert (document["holds"], document["rounded"], len(document["files"]["left_out"])) == (True, 112, 5)
+    (tmp_path / run / "trial-01" / "unit.service").unlink()
+    gone = CliRunner().invoke(main, ["verify", run])
+    assert gone.exit_code == 1
+    assert "its raw files are not as they were written" in gone.stderr
+    assert "missing: trial-01/unit.service" in gone.stdout
