@@ -135,6 +135,7 @@ def _change(means: Means, intent: Intent) -> dict[str, str]:
 def _undone(means: Means, intent: Intent, *, prove_it: bool) -> str:
     """Put back what was before; that this does not work either must not hide why it was tried."""
     means.session.stop = None  # what Ctrl-C ends is the promotion, not the way back
+    means.session.still_ours()
     try:
         words = _undo(means, intent)
         if prove_it:

@@ -33,6 +33,11 @@ def lives_here(controller: str) -> bool:
     return not started or started == _started(int(pid))  # else its number was given away again
 
 
+def died_here(controller: str) -> bool:
+    """True when a controller of this machine is known to run no more."""
+    return is_here(controller) and not lives_here(controller) and controller != this_controller()
+
+
 def _started(pid: int) -> str:
     """Return the process's start in clock ticks since boot (field 22 of proc(5) stat); empty when unknown."""
     try:

@@ -3,6 +3,7 @@
 The lease lies on the host (`/run/fleetbench/lease`) and ends by itself when it is not renewed. With it goes a
 timer on the host that starts the borrowed units again once the lease has ended. It belongs to one controller
 of one run: a second one that resumes the same run, perhaps from a copy of its store, is somebody else.
+Verbs that change services hold it without a timer, see `verbs/holding.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BUSY_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a host: `operator` at `since`, for `what`; `run` is the id of the run.
+    """Who holds a host: `operator` at `since`, for `what`; `run` is the id of the run, or what else it is.
 
     `controller` is the process (see `results.controllers`), `left_s` how long it is held without
     another sign of life.
@@ -131,7 +132,7 @@ def held(session: DurableSession, holder: Holder) -> NotPossible:
     return NotPossible(
         f"the host is locked by {holder}",
         host=host,
-        cause=f"run {holder.run} of {holder.controller}, for {holder.left_s} s more without a sign of life",
+        cause=f"{holder.run}, process {holder.controller}, for {holder.left_s} s more without a sign of life",
         next_step=f"wait, or if you are sure: invoke unlock --hosts {host}",
     )
 

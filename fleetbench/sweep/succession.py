@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from fleetbench.errors import NotPossible, NotReached
 from fleetbench.model import Host
-from fleetbench.results.controllers import is_here, lives_here, this_controller
+from fleetbench.results.controllers import died_here, this_controller
 from fleetbench.results.rows import RunRow
 from fleetbench.sweep.lease import Holder, holder_of
 from fleetbench.transport.durable import DurableSession
@@ -21,7 +21,7 @@ def predecessor_of(run: RunRow, hosts: Iterable[Host], open_session: Callable[[H
     """
     if run.controller == this_controller():
         return ""  # it was made just now
-    before = run.controller if _dead_here(run.controller) else ""
+    before = run.controller if died_here(run.controller) else ""
     for host in hosts:
         session = open_session(host)
         try:
@@ -32,14 +32,10 @@ def predecessor_of(run: RunRow, hosts: Iterable[Host], open_session: Callable[[H
             session.close()
         if holder is None or holder.run != run.id or holder.controller == before:
             continue
-        if not _dead_here(holder.controller):
+        if not died_here(holder.controller):
             raise _belongs(run, host, holder)
         before = holder.controller
     return before
-
-
-def _dead_here(controller: str) -> bool:
-    return is_here(controller) and not lives_here(controller) and controller != this_controller()
 
 
 def _belongs(run: RunRow, host: Host, holder: Holder) -> NotPossible:

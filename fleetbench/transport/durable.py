@@ -56,6 +56,7 @@ class DurableSession:
     `away` is told True when the host stopped answering, and False when it answers again.
     Once the event `stop` is set (Ctrl-C reaches only the main thread), `read` and waiting raise Interrupted.
     `record` is told of each `change`, and of files that are written with a `step` in words.
+    `still_ours` is asked before anything is put back: LeaseLost where somebody else works on the host by now.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class DurableSession:
         self._record = record
         self.patience_s = patience_s
         self.away: Callable[[bool], None] = lambda _: None
+        self.still_ours: Callable[[], None] = lambda: None
         self._known = known
         self._opener = opener
         self._said = said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +23,14 @@ from fleetbench.promotion.changes import Difference, differences_of
 from fleetbench.promotion.install import Means, install, prove
 from fleetbench.promotion.intent import Intent, intent_of, paths_of
 from fleetbench.promotion.place import Asked, place_of
-from fleetbench.promotion.target import Target, refuse_unequal, target_of
+from fleetbench.promotion.target import refuse_unequal, target_of
 from fleetbench.report.files import read_report
 from fleetbench.report.recommendation import Recommendation
 from fleetbench.results.store import Store, open_store
 from fleetbench.sweep.lease import refuse_locked
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, print_failures, say, session_to
+from fleetbench.verbs.holding import holding
 from fleetbench.verbs.unit_files import apply_steps, verify_unit
 
 COLUMNS = ("host", "unit", "model", "gpus", "config", "promoted", "measured spec", "service spec", "outcome")
@@ -165,17 +167,18 @@ def _among(said: Recommendation) -> str:
 
 
 def _on(request: Request, host: Host) -> Done:
-    session = session_to(host, stop=request.stop, plan=request.mark)
-    try:
-        return _promoted(request, session, host)
-    finally:
-        session.close()
+    with contextlib.closing(session_to(host, stop=request.stop, plan=request.mark)) as session:
+        refuse_locked(session)
+        if request.check or _intended(request, session, host)[0].nothing:
+            return _promoted(request, session, host)
+        with holding(session, request.mark):  # and look once more: that is true until it is over
+            return _promoted(request, session, host)
 
 
 def _promoted(request: Request, session: DurableSession, host: Host) -> Done:
     said, found = say(host), request.found
-    target, facts = _target(request, session, host)
-    intent = intent_of(target, facts, open_firewall=request.open_firewall)
+    intent, facts = _intended(request, session, host)
+    target = intent.target
     done = Done(status=fleet.Status.OK, intent=intent, differences=differences_of(found, target))
     means = Means(
         session=session,
@@ -206,9 +209,8 @@ def _promoted(request: Request, session: DurableSession, host: Host) -> Done:
     return replace(done, status=fleet.Status.CHANGED)
 
 
-def _target(request: Request, session: DurableSession, host: Host) -> tuple[Target, HostFacts]:
-    """Return what is wanted on a host, and its facts; refuse what cannot work or would be another service."""
-    refuse_locked(session)
+def _intended(request: Request, session: DurableSession, host: Host) -> tuple[Intent, HostFacts]:
+    """Return what is to be done on a host, and its facts; refuse what cannot work or would be another."""
     place = place_of(request.found, host, facts_of(session, host), request.asked)
     facts = facts_of(session, host, paths_of(place))
     target = target_of(
@@ -221,7 +223,7 @@ def _target(request: Request, session: DurableSession, host: Host) -> tuple[Targ
     )
     if not request.anyway:
         refuse_unequal(request.found, target)
-    return target, facts
+    return intent_of(target, facts, open_firewall=request.open_firewall), facts
 
 
 def _show(request: Request, host: Host, done: Done) -> None:

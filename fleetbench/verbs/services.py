@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from fleetbench import console, deploy, fleet
 from fleetbench.audit import AuditLog, operator
@@ -22,6 +24,7 @@ from fleetbench.sweep.lease import give_up, holder_of, refuse_locked
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render
 from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, print_failures, say, session_to
+from fleetbench.verbs.holding import holding
 from fleetbench.verbs.unit_files import apply_steps, verify_unit
 
 
@@ -76,58 +79,86 @@ def deploy_service(
     return fleet.exit_status(outcomes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looked:
+    """What a deploy finds on a host: what it is to be, the steps to there, and why its server must start."""
+
+    spec: ServiceSpec
+    facts: HostFacts
+    steps: tuple[Step, ...]
+    why: str
+
+    @property
+    def nothing(self) -> bool:
+        return not self.steps and not self.why
+
+
 def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.Event) -> fleet.Status:
-    session = session_to(host, stop=stop)
-    said = say(host)
-    try:
-        facts = facts_of(session, host)
-        spec = deploy.service_spec(host, wish, facts)
-        refuse_model(host, wish.model, facts)
-        refuse(host, spec, facts)
+    with contextlib.closing(session_to(host, stop=stop)) as session:
+        looked = _look(session, host, wish)
         refuse_locked(session)
-        outcome = deploy.plan(spec, facts, open_firewall=wish.open_firewall)
-        why = deploy.must_restart(spec, facts)
-        if not outcome.steps and not why:
-            if not options.check:  # it may still be loading, or go round in a crash loop
-                target = lifecycle.Target.of(spec)
-                lifecycle.wait_ready(
-                    session, target, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase
-                )
-            said(f"{spec.unit}: no changes")
-            return fleet.Status.OK
-        if options.check:
-            _show_plan(host, spec.unit, outcome.steps, why)
+        if options.check and not looked.nothing:
+            _show_plan(host, looked)
             return fleet.Status.WOULD_CHANGE
-        verify_unit(session, host, spec.unit, render(spec))
-        before = deploy.previous(spec, facts)
-        try:
-            apply_steps(session, outcome.steps)
-            ready = deploy.bring_up(session, spec, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase)
-        except (FleetbenchError, KeyboardInterrupt) as exc:
-            session.stop = None  # what Ctrl-C ends is the deploy, not the way back
-            undone = _undo(session, spec, before, said)
-            if isinstance(exc, FleetbenchError):
-                raise deploy.failed(exc, undone) from None
-            raise
-        said(f"{spec.unit} serves {ready.served.models[0]} after {ready.seconds:.0f} s")
-        return fleet.Status.CHANGED
-    finally:
-        session.close()
+        if options.check or looked.nothing:
+            return _unchanged(session, looked, wish, options)
+        with holding(session, f"deploy vllm-{wish.port}"):
+            looked = _look(session, host, wish)  # what is true from now on
+            if looked.nothing:
+                return _unchanged(session, looked, wish, options)
+            return _deployed(session, host, looked, wish)
 
 
-def _show_plan(host: Host, unit: str, steps: Sequence[Step], why: str) -> None:
-    for step in steps:
+def _look(session: DurableSession, host: Host, wish: deploy.Wish) -> _Looked:
+    """Return what there is to do; NotPossible or Occupied for what cannot work."""
+    facts = facts_of(session, host)
+    spec = deploy.service_spec(host, wish, facts)
+    refuse_model(host, wish.model, facts)
+    refuse(host, spec, facts)
+    outcome = deploy.plan(spec, facts, open_firewall=wish.open_firewall)
+    return _Looked(spec=spec, facts=facts, steps=outcome.steps, why=deploy.must_restart(spec, facts))
+
+
+def _unchanged(session: DurableSession, looked: _Looked, wish: deploy.Wish, options: Options) -> fleet.Status:
+    spec, said = looked.spec, say(session.host)
+    if not options.check:  # it may still be loading, or go round in a crash loop
+        target = lifecycle.Target.of(spec)
+        lifecycle.wait_ready(session, target, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase)
+    said(f"{spec.unit}: no changes")
+    return fleet.Status.OK
+
+
+def _deployed(session: DurableSession, host: Host, looked: _Looked, wish: deploy.Wish) -> fleet.Status:
+    spec, said = looked.spec, say(host)
+    verify_unit(session, host, spec.unit, render(spec))
+    before = deploy.previous(spec, looked.facts)
+    try:
+        apply_steps(session, looked.steps)
+        ready = deploy.bring_up(session, spec, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase)
+    except (FleetbenchError, KeyboardInterrupt) as exc:
+        session.stop = None  # what Ctrl-C ends is the deploy, not the way back
+        undone = _undo(session, spec, before, said)
+        if isinstance(exc, FleetbenchError):
+            raise deploy.failed(exc, undone) from None
+        raise
+    said(f"{spec.unit} serves {ready.served.models[0]} after {ready.seconds:.0f} s")
+    return fleet.Status.CHANGED
+
+
+def _show_plan(host: Host, looked: _Looked) -> None:
+    for step in looked.steps:
         console.progress(f"would {step.summary} ({step.reason})", host=host.name)
         if step.diff:
             console.write(f"# {host.name}\n{step.diff}")
-    if why:
-        console.progress(f"would start {unit} ({why})", host=host.name)
+    if looked.why:
+        console.progress(f"would start {looked.spec.unit} ({looked.why})", host=host.name)
 
 
 def _undo(
     session: DurableSession, spec: ServiceSpec, before: deploy.Before, said: Callable[[str], None]
 ) -> str:
     """Put back what was before; that this does not work either must not hide why it was tried."""
+    session.still_ours()
     try:
         undone = deploy.undo(session, spec, before, said=said)
     except FleetbenchError as exc:
@@ -141,28 +172,31 @@ def restart(options: Options, *, port: int, timeout_s: float) -> Exit:
 
     def again(host: Host, stop: threading.Event) -> fleet.Status:
         session, said = session_to(host, stop=stop), say(host)
+        with contextlib.closing(session):
+            _unit_on(host, facts_of(session, host), port)
+            with holding(session, f"restart vllm-{port}"):
+                return restarted(host, session, said)
+
+    def restarted(host: Host, session: DurableSession, said: Callable[[str], None]) -> fleet.Status:
+        facts = facts_of(session, host)
+        unit = _unit_on(host, facts, port)
+        target = lifecycle.Target.installed(unit, facts)
         try:
-            refuse_locked(session)
-            facts = facts_of(session, host)
-            unit = _unit_on(host, facts, port)
-            target = lifecycle.Target.installed(unit, facts)
-            try:
-                lifecycle.stop(session, unit.name, said=said)
-                lifecycle.drain(
-                    session, GpuSet.parse(unit.gpus), lambda s: facts_of(s, host), port=port, said=said
-                )
-            except (FleetbenchError, KeyboardInterrupt):
-                session.stop = None  # whatever came in between: a restart never leaves a service stopped
-                lifecycle.start(session, unit.name)
-                raise
-            invocation = lifecycle.start(session, unit.name)
-            ready = lifecycle.wait_ready(
-                session, target, invocation=invocation, timeout_s=timeout_s, said=said, phase_of=phase
+            lifecycle.stop(session, unit.name, said=said)
+            lifecycle.drain(
+                session, GpuSet.parse(unit.gpus), lambda s: facts_of(s, host), port=port, said=said
             )
-            said(f"{unit.name} serves {ready.served.models[0]} after {ready.seconds:.0f} s")
-            return fleet.Status.CHANGED
-        finally:
-            session.close()
+        except (FleetbenchError, KeyboardInterrupt):
+            session.stop = None  # whatever came in between: a restart never leaves a service stopped
+            session.still_ours()
+            lifecycle.start(session, unit.name)
+            raise
+        invocation = lifecycle.start(session, unit.name)
+        ready = lifecycle.wait_ready(
+            session, target, invocation=invocation, timeout_s=timeout_s, said=said, phase_of=phase
+        )
+        said(f"{unit.name} serves {ready.served.models[0]} after {ready.seconds:.0f} s")
+        return fleet.Status.CHANGED
 
     return _rolling(options, again)
 
@@ -172,27 +206,30 @@ def remove(options: Options, *, port: int) -> Exit:
 
     def gone(host: Host, stop: threading.Event) -> fleet.Status:
         session, said = session_to(host, stop=stop), say(host)
-        try:
-            name, configuration = f"vllm-{port}.service", configuration_path(port)
-            facts = facts_of(session, host, (configuration,))
-            front = units_of(facts).get(name, Unit(name=name))
-            names = (name, *(f"vllm-{each}.service" for each in front.servers))
-            wanted = [step for each in names for step in absent(each, f"/etc/systemd/system/{each}")]
-            outcome = fold(facts, (*wanted, files.gone(configuration, "its service goes")))
-            if not outcome.steps:
-                said(f"{name}: no changes")
+        with contextlib.closing(session):
+            steps = _steps_away(session, host, port)
+            if not steps:
+                said(f"vllm-{port}.service: no changes")
                 return fleet.Status.OK
-            for step in outcome.steps:
+            for step in steps:
                 said(f"{'would ' if options.check else ''}{step.summary}")
             if options.check:
                 return fleet.Status.WOULD_CHANGE
-            refuse_locked(session)
-            apply_steps(session, outcome.steps)
+            with holding(session, f"remove vllm-{port}"):
+                apply_steps(session, _steps_away(session, host, port))
             return fleet.Status.CHANGED
-        finally:
-            session.close()
 
     return _rolling(options, gone)
+
+
+def _steps_away(session: DurableSession, host: Host, port: int) -> tuple[Step, ...]:
+    """Return what removes the service on a port, and what stands behind it."""
+    name, configuration = f"vllm-{port}.service", configuration_path(port)
+    facts = facts_of(session, host, (configuration,))
+    front = units_of(facts).get(name, Unit(name=name))
+    names = (name, *(f"vllm-{each}.service" for each in front.servers))
+    wanted = [step for each in names for step in absent(each, f"/etc/systemd/system/{each}")]
+    return fold(facts, (*wanted, files.gone(configuration, "its service goes"))).steps
 
 
 def unlock(options: Options) -> Exit:

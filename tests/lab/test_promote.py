@@ -209,6 +209,75 @@ def test_ctrl_c_puts_the_old_service_back_and_a_killed_promotion_is_finished_by_
     assert measured.model_on("lab-01") == "standin/slow"
 
 
+def test_a_second_promotion_a_deploy_and_a_sweep_are_refused_while_one_is_under_way(
+    measured: Fleet, sweeps: dict[str, str]
+) -> None:
+    words = ("promote", sweeps["slow"], "--trial", "1", "--hosts", "lab-01", "--port", "8001")
+    others = (
+        ("promote", sweeps["good"], "--trial", "1", "--hosts", "lab-01", "--port", "8001"),
+        ("promote", sweeps["good"], "--trial", "1", "--hosts", "lab-01", "--port", "8001", "--check"),
+        ("sweep", "--model", "good", "--hosts", "lab-01", "--sweep", "single"),
+        ("deploy", "--hosts", "lab-01", "--model", "good", "--port", "8002", "--gpus", "3"),
+        ("restart", "--hosts", "lab-01", "--port", "8001"),
+        ("remove", "--hosts", "lab-01", "--port", "8001"),
+    )
+    measured.deploy("other", gpus="0,1")
+    going = measured.begin(*words, SUDO_USER="alice")
+    going.wait_for("loading")
+    running = [measured.begin(*each, SUDO_USER="bob") for each in others]
+    for each, other in zip(others, running, strict=True):
+        refused = other.done()
+        assert refused.status == 1, f"{each}: {refused.err}"
+        assert "is locked by alice@" in refused.err, f"{each}: {refused.err}"
+        assert f"(promote {sweeps['slow']}/1)" in refused.err, f"{each}: {refused.err}"
+    done = going.done()
+    assert done.status == 0, done.err
+    assert measured.model_on("lab-01") == "standin/slow"
+    nothing_left(measured)
+    assert measured.invoke("restart", "--hosts", "lab-01", "--port", "8001").status == 0
+    assert measured.invoke("remove", "--hosts", "lab-01", "--port", "8001").status == 0
+    nothing_left(measured)
+
+
+def test_the_lease_of_a_killed_promotion_ends_and_starts_or_stops_nothing(
+    measured: Fleet, sweeps: dict[str, str]
+) -> None:
+    words = ("promote", sweeps["slow"], "--trial", "1", "--hosts", "lab-01", "--port", "8001")
+    going = measured.begin(*words, SUDO_USER="alice")
+    going.wait_for("loading")
+    going.kill()
+    assert measured.on("lab-01", "systemctl list-units --all --plain --no-legend 'fleetbench-*'") == ""
+    pid = main_pid(measured)
+    bob = measured.invoke("restart", "--hosts", "lab-01", "--port", "8001", SUDO_USER="bob")
+    assert bob.status == 1
+    assert "is locked by alice@" in bob.err
+    unlocked = measured.invoke("unlock", "--hosts", "lab-01", "--yes", SUDO_USER="bob")
+    assert unlocked.status == 0, unlocked.err
+    assert main_pid(measured) == pid
+    until(lambda: measured.serves("lab-01"))
+    assert measured.invoke("restart", "--hosts", "lab-01", "--port", "8001").status == 0
+    nothing_left(measured)
+
+
+def test_a_promotion_that_lost_its_host_puts_nothing_back(measured: Fleet, sweeps: dict[str, str]) -> None:
+    measured.deploy("other", gpus="0,1")
+    words = ("promote", sweeps["slow"], "--trial", "1", "--hosts", "lab-01", "--port", "8001")
+    going = measured.begin(*words, SUDO_USER="alice")
+    going.wait_for("loading")
+    measured.invoke("unlock", "--hosts", "lab-01", "--yes", SUDO_USER="bob")
+    going.interrupt()
+    done = going.done(60)
+    assert "the lease of this host was lost; what was changed there is left as it is" in done.err
+    assert "unlocked by bob@" in done.err
+    assert measured.model_on("lab-01") == "standin/slow"
+
+
+def nothing_left(fleet: Fleet) -> None:
+    """Neither a lease nor a timer."""
+    left = "ls /run/fleetbench; systemctl list-units --all --plain --no-legend 'fleetbench-*'"
+    assert fleet.on("lab-01", left) == ""
+
+
 def test_what_would_not_be_what_was_measured_is_refused_with_its_reason(
     measured: Fleet, sweeps: dict[str, str]
 ) -> None:
@@ -224,6 +293,11 @@ def test_what_would_not_be_what_was_measured_is_refused_with_its_reason(
     assert "/etc/fleetbench/vllm-8001.env changes the unit" in changed.errors[0]
     assert "--anyway" in changed.errors[0]
     measured.on("lab-01", "rm /etc/fleetbench/vllm-8001.env")
+    drop_in = "/etc/systemd/system/vllm-8001.service.d"
+    measured.on("lab-01", f"mkdir {drop_in}; echo [Service] > {drop_in}/override.conf")
+    left = promote(measured, run, "--trial", "1")
+    assert f"{drop_in}/override.conf changes the unit" in left.errors[0]
+    measured.on("lab-01", f"rm -r {drop_in}")
     labs.gpus("lab-01", "4x H200", settings=measured.settings)
     other = promote(measured, run, "--trial", "1")
     assert "H200, measured on NVIDIA H100" in other.errors[0], other.err
