@@ -143,13 +143,6 @@ def holder_of(session: DurableSession) -> Holder | None:
     return holder if word == "held" else None
 
 
-def refuse_locked(session: DurableSession) -> None:
-    """Raise NotPossible when somebody works on the host."""
-    holder = holder_of(session)
-    if holder is not None:
-        raise held(session, holder)
-
-
 def owed_on(session: DurableSession) -> tuple[str, ...]:
     """Return the units that the host itself knows to be on loan."""
     text = session.read(bash('[ ! -e "$1" ] || cat -- "$1"', LOAN)).stdout

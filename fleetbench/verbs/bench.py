@@ -27,7 +27,6 @@ from fleetbench.sweep.alive import Start
 from fleetbench.sweep.boots import boot_of, facts_when_running
 from fleetbench.sweep.evidence import Evidence
 from fleetbench.sweep.ground import Bench, Ground
-from fleetbench.sweep.lease import refuse_locked
 from fleetbench.sweep.reach import server_address
 from fleetbench.sweep.repeats import is_fresh, measure_all
 from fleetbench.sweep.timeline import Timeline
@@ -39,6 +38,7 @@ from fleetbench.verbs.bench_load import check_load
 from fleetbench.verbs.common import Options, facts_of, session_to
 from fleetbench.verbs.display import watching
 from fleetbench.verbs.found import running_unit, text_of
+from fleetbench.verbs.holding import refuse_held
 from fleetbench.verbs.measuring import PATIENCE_S, resumable
 
 READY_S = 1800
@@ -76,7 +76,7 @@ def bench(
             console.progress(f"note: {remark}")
         session = session_to(host)
         try:
-            refuse_locked(session)
+            refuse_held(session)
             facts = facts_of(session, host)
         finally:
             session.close()
@@ -136,7 +136,7 @@ def _finish(store: Store, inventory: Inventory, run: RunRow, options: Options, l
     watch = watching(run.id, [row], options, timeline.now_ms, lines_only=lines_only)
     said = partial(watch.said, host=host.name)
     for each in {session, client_session}:  # a sweep there would be disturbed, and would disturb
-        refuse_locked(each)
+        refuse_held(each)
 
     def facts(through: DurableSession) -> HostFacts:
         return facts_of(through, host)

@@ -15,7 +15,7 @@ from fleetbench.audit import operator
 from fleetbench.errors import CommandFailed, FleetbenchError, LeaseLost, NotReached
 from fleetbench.results.controllers import died_here
 from fleetbench.sweep.heartbeat import Either, Heartbeat
-from fleetbench.sweep.lease import Hold, holder_of
+from fleetbench.sweep.lease import Hold, Holder, held, holder_of
 from fleetbench.transport.durable import DurableSession, Stop
 from fleetbench.verbs.common import say, session_to
 
@@ -50,7 +50,9 @@ def holding(session: DurableSession, what: str) -> Iterator[None]:
     What was found out before may be out of date by now: the body looks once more.
     """
     host, said = session.host, say(session.host)
-    hold = Hold(CHANGE, what, seconds=LEASE_S, predecessor=_dead_holder(session))
+    before = holder_of(session)
+    dead = before.controller if before is not None and _died(before) else ""
+    hold = Hold(CHANGE, what, seconds=LEASE_S, predecessor=dead)
     hold.take(session)
     pulse = Heartbeat(session_to(host, known=True), hold, said=said)
     session.stop = _UntilLost(hold, *filter(None, (session.stop,)), pulse.lost)
@@ -81,8 +83,13 @@ def _ask(hold: Hold, session: DurableSession) -> None:
         hold.renew(session)
 
 
-def _dead_holder(session: DurableSession) -> str:
-    """Return the controller that has the lease for a change, where it died here; else an empty text."""
+def refuse_held(session: DurableSession) -> None:
+    """Raise NotPossible when somebody works on the host; a process of this operator that died does not."""
     holder = holder_of(session)
-    mine = holder is not None and (holder.run, holder.operator) == (CHANGE, operator())
-    return holder.controller if holder is not None and mine and died_here(holder.controller) else ""
+    if holder is not None and not _died(holder):
+        raise held(session, holder)
+
+
+def _died(holder: Holder) -> bool:
+    mine = (holder.run, holder.operator) == (CHANGE, operator())
+    return mine and died_here(holder.controller)

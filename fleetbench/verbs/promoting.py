@@ -27,10 +27,9 @@ from fleetbench.promotion.target import refuse_unequal, target_of
 from fleetbench.report.files import read_report
 from fleetbench.report.recommendation import Recommendation
 from fleetbench.results.store import Store, open_store
-from fleetbench.sweep.lease import refuse_locked
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, print_failures, say, session_to
-from fleetbench.verbs.holding import holding
+from fleetbench.verbs.holding import holding, refuse_held
 from fleetbench.verbs.unit_files import apply_steps, verify_unit
 
 COLUMNS = ("host", "unit", "model", "gpus", "config", "promoted", "measured spec", "service spec", "outcome")
@@ -168,7 +167,7 @@ def _among(said: Recommendation) -> str:
 
 def _on(request: Request, host: Host) -> Done:
     with contextlib.closing(session_to(host, stop=request.stop, plan=request.mark)) as session:
-        refuse_locked(session)
+        refuse_held(session)
         if request.check or _intended(request, session, host)[0].nothing:
             return _promoted(request, session, host)
         with holding(session, request.mark):  # and look once more: that is true until it is over

@@ -18,9 +18,9 @@ from fleetbench.lab.settings import from_environment
 from fleetbench.lock import LockFile
 from fleetbench.model import Build, Host
 from fleetbench.reconcile import HostResult, hf_token, provision_host
-from fleetbench.sweep.lease import refuse_locked
 from fleetbench.transport.open import open_session
 from fleetbench.verbs.common import Options, audit_path, facts_of, print_failures, say, session_to
+from fleetbench.verbs.holding import refuse_held
 
 
 def show_hosts(options: Options) -> Exit:
@@ -146,7 +146,7 @@ def _bring(
 def _refuse_locked(host: Host) -> None:
     session = session_to(host, patience_s=0)
     try:
-        refuse_locked(session)
+        refuse_held(session)
     finally:
         session.close()
 

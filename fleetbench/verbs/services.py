@@ -20,11 +20,11 @@ from fleetbench.promotion.intent import configuration_path
 from fleetbench.service import lifecycle
 from fleetbench.service_log import phase
 from fleetbench.steps import Step, fold
-from fleetbench.sweep.lease import give_up, holder_of, refuse_locked
+from fleetbench.sweep.lease import give_up, holder_of
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render
 from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, print_failures, say, session_to
-from fleetbench.verbs.holding import holding
+from fleetbench.verbs.holding import holding, refuse_held
 from fleetbench.verbs.unit_files import apply_steps, verify_unit
 
 
@@ -96,7 +96,7 @@ class _Looked:
 def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.Event) -> fleet.Status:
     with contextlib.closing(session_to(host, stop=stop)) as session:
         looked = _look(session, host, wish)
-        refuse_locked(session)
+        refuse_held(session)
         if options.check and not looked.nothing:
             _show_plan(host, looked)
             return fleet.Status.WOULD_CHANGE

@@ -16,6 +16,7 @@ from fleetbench.sweep import lease
 from fleetbench.sweep.heartbeat import Heartbeat
 from fleetbench.transport.durable import DurableSession
 from fleetbench.transport.open import durable
+from fleetbench.verbs.holding import refuse_held
 
 UNITS = r"""
 printf '[Service]\nExecStart=/bin/sleep 1000\n' > /etc/systemd/system/vllm-8051.service
@@ -61,7 +62,7 @@ def test_a_second_operator_is_told_who_has_the_host(session: DurableSession) -> 
     assert "sweep coder" in text
     assert f"invoke unlock --hosts {session.host.name}" in text
     with pytest.raises(NotPossible):
-        lease.refuse_locked(session)
+        refuse_held(session)
     second.release(session)
     assert lease.holder_of(session) is not None
     first.release(session)

@@ -224,12 +224,14 @@ def test_a_second_promotion_a_deploy_and_a_sweep_are_refused_while_one_is_under_
     measured.deploy("other", gpus="0,1")
     going = measured.begin(*words, SUDO_USER="alice")
     going.wait_for("loading")
+    going.pause()  # longer than the server takes, shorter than the lease lasts
     running = [measured.begin(*each, SUDO_USER="bob") for each in others]
     for each, other in zip(others, running, strict=True):
         refused = other.done()
         assert refused.status == 1, f"{each}: {refused.err}"
         assert "is locked by alice@" in refused.err, f"{each}: {refused.err}"
         assert f"(promote {sweeps['slow']}/1)" in refused.err, f"{each}: {refused.err}"
+    going.wake()
     done = going.done()
     assert done.status == 0, done.err
     assert measured.model_on("lab-01") == "standin/slow"
@@ -264,9 +266,12 @@ def test_a_promotion_that_lost_its_host_puts_nothing_back(measured: Fleet, sweep
     words = ("promote", sweeps["slow"], "--trial", "1", "--hosts", "lab-01", "--port", "8001")
     going = measured.begin(*words, SUDO_USER="alice")
     going.wait_for("loading")
+    going.pause()
     measured.invoke("unlock", "--hosts", "lab-01", "--yes", SUDO_USER="bob")
-    going.interrupt()
+    measured.on("lab-01", "systemctl stop vllm-8001")
+    going.wake()
     done = going.done(60)
+    assert done.status == 1
     assert "the lease of this host was lost; what was changed there is left as it is" in done.err
     assert "unlocked by bob@" in done.err
     assert measured.model_on("lab-01") == "standin/slow"

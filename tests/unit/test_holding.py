@@ -222,11 +222,12 @@ def test_nothing_is_put_back_where_somebody_else_works_by_now(
 
 
 def test_the_lease_of_a_killed_change_is_taken_over_by_its_operator_and_by_nobody_else(
-    there: LeasedHost,
+    there: LeasedHost, tmp_path: Path
 ) -> None:
     here, _, _ = this_controller().split(":")
     dead = f"{here}:999999999:1"
     there.holder, there.operator = (holding.CHANGE, dead, "promote x/1"), operator()
+    assert invoked("promote", tmp_path, check=True) is Exit.CHANGES_PENDING
     with holding.holding(open_to(there), "deploy vllm-8001"):
         assert there.holder == (holding.CHANGE, this_controller(), "deploy vllm-8001")
     alive = (holding.CHANGE, f"{here}:1:", "promote x/1")
@@ -235,6 +236,7 @@ def test_the_lease_of_a_killed_change_is_taken_over_by_its_operator_and_by_nobod
         there.holder, there.operator = holder, who
         with pytest.raises(NotPossible, match="is locked by"), holding.holding(open_to(there), "deploy"):
             pass
+        assert invoked("promote", tmp_path, check=True) is Exit.FAILED
         assert there.holder == holder
 
 
