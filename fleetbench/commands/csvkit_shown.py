@@ -36,7 +36,7 @@ def _shown(module: str, name: str, text: str, options: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="fleetbench-") as place, _left_alone():
         path = Path(place) / "table.csv"
         path.write_text(text, "utf-8")
-        utility = _utility(module, name)
+        utility = _with_numbers(_utility(module, name))
         output, errors = io.StringIO(), io.StringIO()
         try:
             utility([*options, str(path)], output, errors).run()
@@ -54,6 +54,18 @@ def _utility(module: str, name: str) -> Any:
     except locale.Error:  # csvstat sets the user's locale when it is loaded, and there are wrong ones
         os.environ["LC_ALL"] = "C.UTF-8"
         return getattr(importlib.import_module(f"csvkit.utilities.{module}"), name)
+
+
+def _with_numbers(utility: Any) -> Any:
+    """A column of nothing but 0 and 1 (tp, failed, count(*)) holds numbers here, never True and False."""
+    import agate
+
+    class WithNumbers(utility):  # type: ignore[misc]
+        def get_column_types(self) -> Any:
+            kinds = (agate.Number, agate.TimeDelta, agate.Date, agate.DateTime, agate.Text)
+            return agate.TypeTester(types=[kind() for kind in kinds])
+
+    return WithNumbers
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """CSV that spreadsheets, csvkit and grep all read the same.
 
-Three habits of csvkit (agate) shape it, each seen with csvkit 2.2: it finds the delimiter by looking at the
-first 1024 bytes, and a wide row that is cut off there misleads it unless the header is quoted; a column of
-nothing but 0 and 1 is read as False and True, unless it is written 00 and 01; text that could be a number is
-one, so `0,1` becomes 1.
+Two habits of csvkit (agate) shape it, each seen with csvkit 2.2: it finds the delimiter by looking at the
+first 1024 bytes, and a wide row that is cut off there misleads it unless the header is quoted; text that
+could be a number is one, so `0,1` becomes 1. A third is left to it: it calls a column of nothing but 0 and 1
+Boolean. `01` would be a number to csvkit and a riddle to every script.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ def csv_text(table: Table) -> str:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL).writerow(table.columns)
     writer = csv.writer(buffer, lineterminator="\n")
-    ambiguous = [_only_zeros_and_ones(table, place) for place in range(len(table.columns))]
-    for row in table.rows:
-        writer.writerow(
-            f"{cell:02d}" if two_digits and isinstance(cell, int) else csv_cell(cell)
-            for cell, two_digits in zip(row, ambiguous, strict=True)
-        )
+    writer.writerows(map(csv_cell, row) for row in table.rows)
     return buffer.getvalue()
 
 
@@ -43,8 +38,3 @@ def csv_cell(cell: Cell) -> Cell:
         return cell
     text = one_line(cell, LONGEST_CELL)
     return f" {text}" if text.startswith(FORMULA_STARTS) else text
-
-
-def _only_zeros_and_ones(table: Table, place: int) -> bool:
-    cells = [row[place] for row in table.rows if row[place] is not None]
-    return bool(cells) and all(type(cell) is int and cell in (0, 1) for cell in cells)

@@ -270,6 +270,17 @@ def test_json_markdown_and_table_have_the_same_rows(stored: tuple[Store, str]) -
     assert (nothing.exit_code, nothing.stdout) == (0, "trial\n(no rows)\n")
 
 
+def test_a_count_of_one_is_one_for_scripts_and_for_people(stored: tuple[Store, str], tmp_path: Path) -> None:
+    sql = "select count(*) as n, 0 as z from runs"
+    assert call("query", sql).stdout.splitlines()[-1] == "1,0"
+    for shown in (call("query", sql, "--format", "table").stdout, call("look", sql).stdout):
+        assert [cell.strip() for cell in shown.splitlines()[2].split("|")[1:-1]] == ["1", "0"]
+    assert "Number" in call("stat", sql).stdout
+    path = tmp_path / "ones.csv"
+    path.write_text(call("query", sql).stdout)
+    assert "True" not in call("look", str(path)).stdout
+
+
 def test_the_schema_is_shown_with_its_version() -> None:
     rows = list(csv.DictReader(io.StringIO(call("query", "--schema").stdout)))
     assert {row["view"] for row in rows} == {"runs", "results", "measurements", "imported"}
