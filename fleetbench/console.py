@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 from fleetbench.errors import FleetbenchError, one_line
+from fleetbench.table_layout import GAP, is_number, lay_out, shortened, texts, wrapped
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.live import Live
 
 FORMATS = ("table", "json", "csv")
@@ -196,29 +197,64 @@ def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """Write rows as a table to stdout; numbers are right-aligned, None is shown as a dash."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", spare: Sequence[str] = ()
+) -> None:
+    """Write rows as a table to stdout; numbers are right-aligned, None is shown as a dash.
+
+    On a terminal it is laid out for its width by `table_layout`: `spare` names the columns that may be left
+    out for want of room, the first one first. A pipe has no width: no cell is wrapped, for grep's sake.
+    """
     from rich.console import Console
+    from rich.text import Text
+
+    given = [list(row) for row in rows]
+    by_column = [[row[place] for row in given] for place in range(len(columns))]
+    cells = list(zip(*map(texts, by_column), strict=True)) if given else []
+    numeric = [bool(given) and all(map(is_number, column)) for column in by_column]
+    room = Console(file=sys.stdout).width if sys.stdout.isatty() else None
+    layout = lay_out(columns, cells, room, spare, numeric)
+    wide = max((sum(width + GAP for _, width in panel) for panel in layout.panels), default=0)
+    terminal = Console(file=sys.stdout, width=room or wide, highlight=False)
+    with _lock:
+        if title:  # as Text: a str would be read for rich's own marks, and a file name may hold brackets
+            terminal.print(Text(one_line(title, 2000), style="italic"), soft_wrap=True)
+        for number, panel in enumerate(layout.panels):
+            if number:
+                terminal.print()
+            _print_panel(terminal, panel, columns, cells, numeric)
+        if layout.left_out:
+            names = ", ".join(columns[place] for place in layout.left_out)
+            many = "column has" if len(layout.left_out) == 1 else "columns have"
+            terminal.print(Text(f"{len(layout.left_out)} {many} no room here: {names}"), soft_wrap=True)
+
+
+def _print_panel(
+    terminal: Console,
+    panel: Sequence[tuple[int, int]],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    numeric: Sequence[bool],
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    cells = [list(row) for row in rows]
-    named = Text(_shown(title), style="italic") if title else None
-    table = Table(title=named, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for position, column in enumerate(columns):
-        numeric = bool(cells) and all(_is_number(row[position]) for row in cells)
-        # As Text: a str would be read for rich's own marks, and a file name may hold square brackets.
-        table.add_column(Text(column, style="bold"), justify="right" if numeric else "left", overflow="fold")
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for place, width in panel:
+        heading = Text("\n".join(wrapped(columns[place], width)), style="bold")
+        table.add_column(heading, justify="right" if numeric[place] else "left", width=width, no_wrap=True)
     for row in cells:
-        table.add_row(*(Text(_shown(cell)) for cell in row))
-    # A pipe has no width: give it room enough that no cell is folded, for grep's sake.
-    width = None if sys.stdout.isatty() else 400
-    with _lock:
-        Console(file=sys.stdout, width=width, highlight=False).print(table)
+        table.add_row(*(Text("\n".join(shortened(row[place], width))) for place, width in panel))
+    terminal.print(table)
 
 
 def print_rows(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, form: str = "table", title: str = ""
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    form: str = "table",
+    title: str = "",
+    spare: Sequence[str] = (),
 ) -> None:
     """Write rows in the format that `--format` asked for: table, json (a list of objects) or csv."""
     if form == "json":
@@ -226,7 +262,7 @@ def print_rows(
     elif form == "csv":
         print_csv(columns, rows)
     else:
-        print_table(columns, rows, title=title)
+        print_table(columns, rows, title=title, spare=spare)
 
 
 def confirm(question: str) -> bool:
@@ -242,17 +278,3 @@ def _csv_cell(cell: object) -> object:
     if cell is None:
         return ""
     return f" {cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
-
-
-def _is_number(cell: object) -> bool:
-    return cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool))
-
-
-def _shown(cell: object) -> str:
-    if cell is None:
-        return "–"
-    if isinstance(cell, float):
-        return f"{cell:,.2f}"
-    if isinstance(cell, int) and abs(cell) >= 10_000:
-        return f"{cell:,}"
-    return "\n".join(one_line(line, 2000) for line in str(cell).splitlines()) or ""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fleetbench.results.store import Store
 
 MOST_LISTED = 100  # rows that somebody looks through
+# Columns that a narrow terminal does without, the first one first: an id says when, and which model.
+_SPARE = ("ended", "started", "kind", "hosts", "measured", "model", "note")
 
 _form = click.option(
     "--format",
@@ -88,7 +90,7 @@ def _print(columns: tuple[str, ...], rows: list[tuple[Cell, ...]], form: str) ->
     if form == "csv":
         console.write(csv_text(Table(columns, tuple(rows))))
     else:
-        console.print_rows(columns, rows, form=form)
+        console.print_rows(columns, rows, form=form, spare=_SPARE)
 
 
 def _run_cells(run: RunRow, total: Mapping[str, int], measured: Mapping[str, int]) -> tuple[Cell, ...]:
@@ -109,7 +111,7 @@ def list_imported(source: str, form: str) -> None:
 
     with open_store(create=False) as store:
         if not source:
-            console.print_rows(SOURCE_COLUMNS, source_rows(store.imports()), form=form)
+            console.print_rows(SOURCE_COLUMNS, source_rows(store.imports()), form=form, spare=("sha256",))
             return
         found = store.imported(source)
         rows = store.imported_rows(found.id)

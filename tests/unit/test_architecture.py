@@ -75,7 +75,8 @@ MATRIX: dict[str, str] = {
     "verify/": "bench/ ceiling/ errors facts/ report/ results/ sweep/ telemetry/ units",
     "lab/": "errors lock resolution whole_file",
     # the edge
-    "console": "errors",
+    "table_layout": "errors",
+    "console": "errors table_layout",
     "commands/": "ceiling/ choice/ console drawing/ errors export/ facts/ failures inventory/ model/ plan/"
     " report/ results/ verify/ whole_file",
     "cli": "console errors",
