@@ -72,13 +72,15 @@ def compare(
     """
     from fleetbench.report.compare.compared import compare_sides
     from fleetbench.report.compare.failing import judged, metric_named, read_rules
+    from fleetbench.report.compare.figures import compared_as
     from fleetbench.report.compare.selectors import field_named, read_selector
     from fleetbench.report.compare.sides import sides_by, two_sides
     from fleetbench.results.store import open_store
 
     rules = read_rules(limits)
-    only = {metric_named(name).key for name in metrics}
-    if only and (left_out := {rule.metric.key for rule in rules if rule.metric is not None} - only):
+    limited = {compared_as(rule.metric, per_gpu=per_gpu).key for rule in rules if rule.metric is not None}
+    only = {compared_as(metric_named(name), per_gpu=per_gpu).key for name in metrics}
+    if only and (left_out := limited - only):
         raise UsageError(
             f"--fail-on {left_out.pop()} is left out by --metric", next_step="name it there, too"
         )

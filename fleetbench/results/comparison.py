@@ -97,10 +97,15 @@ class Comparison:
         )
 
     @property
+    def within_a_start(self) -> bool:
+        """Whether another start of the same servers might undo it, be it worth a name or not."""
+        near = min(abs((bound or 1) - 1) for bound in (self.low, self.high))
+        return self.unit == "repeat" and near < RESTART_PERCENT / 100
+
+    @property
     def may_be_the_start(self) -> bool:
         """Whether it is a difference that another start of the same servers might undo."""
-        near = min(abs((bound or 1) - 1) for bound in (self.low, self.high)) * 100
-        return self.differs and self.unit == "repeat" and near < RESTART_PERCENT
+        return self.differs and self.within_a_start
 
     def chance(self, limit: float, *, above: bool) -> float | None:
         """Return how likely a ratio so far above (or below) a limit is when the truth is the limit itself.
@@ -271,9 +276,8 @@ def _by_start(observations: Iterable[Observation]) -> list[list[float]]:
 def _pairs(one: Sequence[Observation], other: Sequence[Observation]) -> list[tuple[float, float]]:
     """Return logarithms side by side where both groups have the same seeds, each once; else nothing."""
     first, second = ({item.seed: item.value for item in group} for group in (one, other))
-    if None in first or first.keys() != second.keys() or len(first) < LEAST_PAIRS:
-        return []
-    if len(first) < max(len(one), len(other)):
+    once = len(first) == len(one) == len(other)
+    if None in first or first.keys() != second.keys() or not once or len(first) < LEAST_PAIRS:
         return []
     return [(math.log(value), math.log(second[seed])) for seed, value in first.items()]
 

@@ -152,7 +152,7 @@ def test_a_start_that_failed_does_not_hide_those_that_were_measured(store: Store
     put_run(store, Case(outputs=NOISE), Case(state=TrialState.FAILED, failure=TOO_LITTLE_MEMORY))
     found = compared(store, "previous", "latest")
     assert [row.pair.other.entry.status for row in found.rows] == [Status.VALID]
-    assert [other.status for other in found.rows[0].pair.other.beside] == [Status.FAILED]
+    assert [other.entry.status for other in found.rows[0].pair.other.beside] == [Status.FAILED]
     (lost,) = outcome(store, "previous", "latest").regressions
     assert lost.sentence == "tp=1 dp=1: one of its starts is failed: CUDA out of memory"
 

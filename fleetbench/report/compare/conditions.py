@@ -20,7 +20,7 @@ from fleetbench.report.compare.measured_with import (
 )
 from fleetbench.report.entry import Entry
 from fleetbench.report.metrics import OUTPUT
-from fleetbench.results.imports.values import Conditions
+from fleetbench.results.imports.values import ForeignRow
 from fleetbench.results.rows import Json, RunRow, TrialRow
 
 # Words as they are, numbers with a tolerance, arguments each for itself. Empty text: not known.
@@ -30,6 +30,7 @@ Values = Mapping[str, Value]
 _SERVER = ("trial", "args", "variant", "name", "configuration")
 _SPLIT = ("trial", "tp", "dp", "pp", "units", "gpus", "name", "configuration")
 PACKAGE = "package "
+PROMPTS_CONTENT = "prompts_content"
 MOST_PACKAGES = 40
 
 
@@ -41,6 +42,7 @@ class Aspect:
         matters: entries that differ in it are other populations, and not compared unless that is asked for.
         told: fields of a selector that ask for it.
         percent: numbers that are no farther apart are alike.
+        instead_of: key of the aspect that says nothing more where both sides know this one.
     """
 
     title: str
@@ -48,6 +50,7 @@ class Aspect:
     told: tuple[str, ...] = ()
     percent: float = 0.0
     unit: str = ""
+    instead_of: str = ""
 
 
 ASPECTS: Mapping[str, Aspect] = {
@@ -60,6 +63,7 @@ ASPECTS: Mapping[str, Aspect] = {
     "kv_dtype": Aspect(title="KV dtype", matters=True, told=_SERVER),
     "dataset": Aspect(title="dataset", matters=True, told=("dataset",)),
     "prompts": Aspect(title="prompts", matters=True),
+    PROMPTS_CONTENT: Aspect(title="prompts", matters=True, instead_of="prompts"),
     "input_len": Aspect(title="tokens sent", matters=True, told=("input",)),
     "output_len": Aspect(title="tokens back", matters=True, told=("output",)),
     "output_control": Aspect(title="answers run", matters=True),
@@ -94,19 +98,19 @@ ASPECTS: Mapping[str, Aspect] = {
     "seeds": Aspect(title="seeds"),
     "fleetbench": Aspect(title="fleetbench"),
 }
-# What compares one key with another, beside what its aspect says.
-LOAD_ASPECTS = frozenset(
-    ("dataset", "prompts", "input_len", "output_len", "output_control", "requests", "concurrency", "rate")
-) | {"temperature", "client_args"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A trial with two documents that it left: versions.json and facts-before.json; empty: not to be had."""
+    """A trial with what it left: versions.json and facts-before.json; empty: not to be had.
+
+    `prompts` are SHA-256 sums of the file that prompts were taken from, as each repeat found it.
+    """
 
     trial: TrialRow
     versions: Mapping[str, Json] = field(default_factory=lambda: NO_DOCUMENT)
     facts: Mapping[str, Json] = field(default_factory=lambda: NO_DOCUMENT)
+    prompts: tuple[str, ...] = ()
 
 
 def of_own(entry: Entry, run: RunRow, evidence: Sequence[Evidence]) -> dict[str, Value]:
@@ -114,6 +118,7 @@ def of_own(entry: Entry, run: RunRow, evidence: Sequence[Evidence]) -> dict[str,
     found = _of_any(entry) | {
         "origin": "own",
         "prompts": entry.workload.prompts or "each its own",
+        PROMPTS_CONTENT: _each(f"sha256 {found[:16]}" for each in evidence for found in each.prompts),
         "output_control": "to the length asked for",
         "temperature": f"{entry.workload.temperature:g}",
         "requests": str(entry.workload.num_prompts),
@@ -146,8 +151,9 @@ def of_own(entry: Entry, run: RunRow, evidence: Sequence[Evidence]) -> dict[str,
     return {name: value for name, value in found.items() if value != ""}
 
 
-def of_imported(entry: Entry, about: Conditions) -> dict[str, Value]:
+def of_imported(entry: Entry, row: ForeignRow) -> dict[str, Value]:
     """Return the conditions of an imported entry, as far as its source says."""
+    about = row.conditions
     words = _split_words(about.serve_args)
     found = _of_any(entry) | {
         "origin": f"imported {entry.source}",
@@ -164,11 +170,23 @@ def of_imported(entry: Entry, about: Conditions) -> dict[str, Value]:
     }
     if not entry.split_known:
         found["configuration"] = ""
+    if entry.workload.max_concurrency is None:
+        found["concurrency"] = ""
+    if row.result.request_rate is None:
+        found["rate"] = ""
     return {name: value for name, value in found.items() if value != ""}
 
 
 def grouped_words(words: Iterable[str]) -> tuple[str, ...]:
-    """Return arguments with their values: `--dtype half`, whether it was written with `=` or a space."""
+    """Return arguments with their values, to be shown: sorted, short, without secrets."""
+    return tuple(sorted(one_line(without_secrets(text), 200) for text in with_values(words)))
+
+
+def with_values(words: Iterable[str]) -> tuple[str, ...]:
+    """Return arguments with their values: `--dtype half`, whether it was written with `=` or a space.
+
+    In the order of the flags; the values of one that is there twice stay in theirs.
+    """
     found: list[str] = []
     for word in words:
         flag, equals, value = word.partition("=")
@@ -178,7 +196,7 @@ def grouped_words(words: Iterable[str]) -> tuple[str, ...]:
             found[-1] += f" {word}"
         else:
             found.append(word)
-    return tuple(sorted(one_line(without_secrets(text), 200) for text in found))
+    return tuple(sorted(found, key=lambda text: text.partition(" ")[0]))
 
 
 def _of_any(entry: Entry) -> dict[str, Value]:

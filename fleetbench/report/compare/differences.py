@@ -54,6 +54,8 @@ def differences(
         aspect = ASPECTS.get(key) or Aspect(title=key.removeprefix(PACKAGE))
         about: dict[tuple[str, str], list[str]] = {}
         for pair in pairs:
+            if _settled(pair, key):
+                continue
             if (shown := _apart(aspect, *_values(pair, key))) is not None:
                 about.setdefault(shown, []).append(labels[pair])
         for (one, other), names in about.items():
@@ -79,7 +81,10 @@ def not_known(pairs: Sequence[Pair]) -> tuple[str, ...]:
     return tuple(
         aspect.title
         for key, aspect in ASPECTS.items()
-        if aspect.matters and pairs and not any(any(v != "" for v in _values(pair, key)) for pair in pairs)
+        if aspect.matters
+        and not aspect.instead_of
+        and pairs
+        and not any(any(v != "" for v in _values(pair, key)) for pair in pairs)
     )
 
 
@@ -98,6 +103,12 @@ def _keys(pairs: Iterable[Pair]) -> list[str]:
     there = {name for pair in pairs for side in (pair.baseline, pair.other) for name in side.conditions}
     packages = sorted(name for name in there if name.startswith(PACKAGE))
     return [*(key for key in ASPECTS if key in there), *packages]
+
+
+def _settled(pair: Pair, key: str) -> bool:
+    """Whether both sides know what is compared instead: what a file holds, and not where it lies."""
+    instead = (name for name, aspect in ASPECTS.items() if aspect.instead_of == key)
+    return any("" not in _values(pair, name) for name in instead)
 
 
 def _values(pair: Pair, key: str) -> tuple[Value, Value]:

@@ -97,7 +97,7 @@ def _entry(subject: Subject) -> dict[str, object]:
         **_where(entry),
         "cause": entry.cause or None,
         "repeats": entry.repeats,
-        "beside": [_where(other) for other in subject.beside],
+        "beside": [_where(other.entry) for other in subject.beside],
         "conditions": {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in subject.conditions.items()

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from fleetbench.errors import UsageError, one_line
 from fleetbench.report.compare.compared import Compared, Row
-from fleetbench.report.compare.figures import ALL, Figure
-from fleetbench.report.compare.pairs import brief_names
-from fleetbench.report.compare.reading import Side
+from fleetbench.report.compare.figures import ALL, Figure, compared_as
+from fleetbench.report.compare.pairs import Subject, Unpaired, brief_names
 from fleetbench.report.entry import Entry
-from fleetbench.report.metrics import METRICS, OUTPUT, PER_GPU, Metric
+from fleetbench.report.metrics import METRICS, Metric
 from fleetbench.results.comparison import RESTART_PERCENT
 from fleetbench.results.statistics import CONFIDENCE
 
@@ -117,15 +116,15 @@ def judged(compared: Sequence[Compared], rules: Sequence[Rule]) -> Outcome:
         where = f"{one.other.label}, " if len(compared) > 1 else ""
         for unpaired in one.missing:
             if unpaired.subject.entry.valid:
-                text = f"was valid, and is not there{f': {unpaired.why}' if unpaired.why else ''}"
-                found = Finding(row=f"{where}{unpaired.name}", metric="", text=text)
-                (unclear if unpaired.why or not _over(one.other) else lost).append(found)
+                gone = not unpaired.why and all(subject.over for subject in one.other.subjects)
+                (lost if gone else unclear).append(_missing(unpaired, where))
         names = brief_names([row.pair for row in one.rows])
         for row in one.rows:
             name = f"{where}{names[row.pair]}"
             if not row.pair.baseline.entry.valid:
                 continue
-            (lost if row.pair.other.over else unclear).extend(_lost(row, name))
+            for subject, finding in _lost(row, name):
+                (lost if subject.over else unclear).append(finding)
             if row.pair.other.entry.valid:
                 for item in _tests(row, name, limits(rules, per_gpu=one.per_gpu)):
                     (tests if isinstance(item, _Test) else unclear).append(item)  # type: ignore[arg-type]
@@ -140,31 +139,45 @@ def judged(compared: Sequence[Compared], rules: Sequence[Rule]) -> Outcome:
     return Outcome(regressions=tuple(lost), unclear=tuple(unclear), judged=looked_at)
 
 
-def _over(side: Side) -> bool:
-    return all(subject.over for subject in side.subjects)
+def _missing(unpaired: Unpaired, where: str) -> Finding:
+    text = f"was valid, and is not there{f': {unpaired.why}' if unpaired.why else ''}"
+    return Finding(row=f"{where}{unpaired.name}", metric="", text=text)
 
 
 def limits(rules: Iterable[Rule], *, per_gpu: bool = False) -> dict[str, float]:
-    """Return the limit of each metric that has one; the metric's own counts before that of all headlines."""
+    """Return the limit of each metric that has one; the metric's own counts before that of all headlines.
+
+    UsageError as of `compared_as`.
+    """
     found: dict[str, float] = {}
     for rule in rules:
         if rule.metric is None:
             for metric in METRICS:
-                key = PER_GPU.key if per_gpu and metric is OUTPUT else metric.key
                 if metric.headline:
-                    found.setdefault(key, rule.percent)
-    own = {rule.metric.key: rule.percent for rule in rules if rule.metric is not None}
+                    found.setdefault(compared_as(metric, per_gpu=per_gpu).key, rule.percent)
+    own = {
+        compared_as(rule.metric, per_gpu=per_gpu).key: rule.percent
+        for rule in rules
+        if rule.metric is not None
+    }
     return found | own
 
 
-def _lost(row: Row, name: str) -> Iterator[Finding]:
-    """Yield what was valid and is not any more, a start of several included."""
-    entry = row.pair.other.entry
-    if not entry.valid:
-        yield Finding(row=name, metric="", text=f"was valid, now {_status(entry)}")
-    bad = [other for other in row.pair.other.beside if other.source == entry.source and not other.valid]
-    if entry.valid and bad and not any(not other.valid for other in row.pair.baseline.beside):
-        yield Finding(row=name, metric="", text=f"one of its starts is {_status(bad[0])}")
+def _lost(row: Row, name: str) -> Iterator[tuple[Subject, Finding]]:
+    """Yield what was valid and is not any more, a start of several included, and which one it is."""
+    now = row.pair.other
+    bad = _bad_starts(now)
+    if not now.entry.valid:
+        yield now, Finding(row=name, metric="", text=f"was valid, now {_status(now.entry)}")
+    elif bad and not _bad_starts(row.pair.baseline):
+        text = f"one of its starts is {_status(bad[0].entry)}"
+        yield bad[0], Finding(row=name, metric="", text=text)
+
+
+def _bad_starts(of: Subject) -> list[Subject]:
+    """Return the other starts of the same run that are not valid, those that nothing will change first."""
+    starts = (other for other in of.beside if other.entry.source == of.entry.source)
+    return sorted((other for other in starts if not other.entry.valid), key=lambda other: not other.over)
 
 
 def _status(entry: Entry) -> str:
@@ -183,6 +196,8 @@ def _tests(row: Row, name: str, of: dict[str, float]) -> Iterator[_Test | Findin
         found = figure.comparison
         bound = _bound(figure.metric, percent)
         chance = found.chance(bound, above=not figure.metric.higher_is_better) if found else None
+        if found is None and figure.baseline == figure.other:  # nothing, on both sides
+            chance = 1.0
         if chance is None:
             text = f"{figure.metric.title}: {figure.sentence}, so {percent:g} % worse cannot be ruled out"
             yield Finding(row=name, metric=key, text=text)
@@ -207,13 +222,15 @@ def _claimed(tests: Sequence[_Test]) -> frozenset[_Test]:
 
 
 def _may_be_the_start(test: _Test) -> bool:
-    return test.figure.comparison is not None and test.figure.comparison.may_be_the_start
+    return test.figure.comparison is not None and test.figure.comparison.within_a_start
 
 
 def _excluded(test: _Test) -> bool:
     """Whether the interval leaves no room for a regression."""
     found, bound = test.figure.comparison, _bound(test.figure.metric, test.percent)
-    if found is None or found.low is None or found.high is None:
+    if found is None:
+        return test.figure.baseline == test.figure.other
+    if found.low is None or found.high is None:
         return False
     return found.low >= bound if test.figure.metric.higher_is_better else found.high <= bound
 

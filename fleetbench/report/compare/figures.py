@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from fleetbench.errors import UsageError
 from fleetbench.report.compare.pairs import Pair
 from fleetbench.report.metrics import DERIVED, METRICS, OUTPUT, PER_GPU, PER_JOULE, PER_USER, PROMPT, Metric
 from fleetbench.results.comparison import Comparison
@@ -41,6 +42,21 @@ class Figure:
         if self.comparison is None:
             return "the same" if self.baseline == self.other else "no ratio: a value is not above 0"
         return self.comparison.sentence(higher_is_better=self.metric.higher_is_better)
+
+
+def compared_as(metric: Metric, *, per_gpu: bool = False) -> Metric:
+    """Return what is compared where a metric is asked for: under `per_gpu` output throughput for each GPU.
+
+    UsageError for another total then: it has no such form.
+    """
+    if not per_gpu or metric.key not in TOTALS:
+        return metric
+    if metric is OUTPUT:
+        return PER_GPU
+    raise UsageError(
+        f"{metric.key} is what all GPUs come to together, which --per-gpu leaves out",
+        next_step=f"{PER_GPU.key}, or without --per-gpu",
+    )
 
 
 def figures(pair: Pair, *, per_gpu: bool = False, only: Collection[str] = ()) -> tuple[Figure, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleetbench.errors import one_line
-from fleetbench.report.compare.conditions import Value
+from fleetbench.report.compare.conditions import Value, with_values
 from fleetbench.report.entry import Entry, Status
 
 Key = tuple[object, ...]
@@ -27,11 +27,11 @@ _PARTS: Mapping[str, Part] = {
     "ep": lambda entry: entry.config.ep,
     "units": lambda entry: entry.config.units,
     "len": lambda entry: entry.config.max_model_len or 0,
-    "arguments": lambda entry: tuple(sorted(entry.config.serve_args)),
+    "arguments": lambda entry: with_values(entry.config.serve_args),
     "dataset": lambda entry: (entry.workload.dataset, entry.workload.prompts, entry.workload.extra_args),
     "lengths": lambda entry: (entry.workload.input_len, entry.workload.output_len),
-    "concurrency": lambda entry: entry.workload.max_concurrency or 0,
-    "rate": lambda entry: entry.workload.request_rate or 0,
+    "concurrency": lambda entry: _limit(entry, entry.workload.max_concurrency),
+    "rate": lambda entry: _limit(entry, entry.workload.request_rate),
     "temperature": lambda entry: entry.workload.temperature,
 }
 _IF_NEEDED: Mapping[str, Part] = {
@@ -48,14 +48,14 @@ _IF_NEEDED: Mapping[str, Part] = {
 class Subject:
     """An entry, what it was measured with, and when its source was made (UTC, sorts as text).
 
-    `beside` are entries of the same side that it stands for, too: starts that failed, an older run.
-    `over`: its run has ended, so that what is not there will not come.
+    `beside` are others of the same side that it stands for, too: starts that failed, an older run.
+    `over`: nothing more of it will be measured; else its run has not ended, and may still come to it.
     """
 
     entry: Entry
     conditions: Mapping[str, Value] = field(default_factory=dict)
     made_at: str = ""
-    beside: tuple[Entry, ...] = ()
+    beside: tuple[Subject, ...] = ()
     over: bool = True
 
 
@@ -194,12 +194,13 @@ def _chosen(group: Sequence[Subject]) -> Subject | str:
     best = min(_ORDER.index(subject.entry.status) for subject in latest)
     fit = [subject for subject in latest if _ORDER.index(subject.entry.status) == best]
     measured = [subject for subject in fit if subject.entry.values]
-    if len(measured) > 1:
+    # Of several starts none of which is valid each is an entry: what became of the first is said.
+    if len(measured) > 1 and any(subject.entry.valid or subject.entry.imported for subject in measured):
         places = ", ".join(subject.entry.place for subject in measured[:3])
         more = f" and {len(measured) - 3} more" if len(measured) > 3 else ""
         return f"{len(measured)} rows fit ({places}{more}): choose one"
     kept = (measured or fit)[0]
-    beside = tuple(subject.entry for subject in group if subject is not kept)
+    beside = tuple(subject for subject in group if subject is not kept)
     return replace(kept, beside=beside)
 
 
@@ -207,7 +208,14 @@ def _short(entry: Entry) -> str:
     load = entry.workload
     if load.request_rate is not None:
         return f"{load.request_rate:g} req/s"
-    return "no limit" if load.max_concurrency is None else f"c={load.max_concurrency}"
+    if load.max_concurrency is not None:
+        return f"c={load.max_concurrency}"
+    return "c=?" if entry.imported else "no limit"
+
+
+def _limit(entry: Entry, limit: float | None) -> float | None:
+    """Return a limit of the load, 0 for none; None where a source says nothing of it."""
+    return limit or (None if entry.imported else 0)
 
 
 def _name(entry: Entry) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetbench.errors import Unreadable, UsageError, one_line
+from fleetbench.model import TrialState
 from fleetbench.report.compare.conditions import Evidence, of_imported, of_own
 from fleetbench.report.compare.measured_with import NO_DOCUMENT, document, text_at
 from fleetbench.report.compare.pairs import Subject
@@ -27,12 +29,15 @@ from fleetbench.report.imported_entries import entries_of_import
 from fleetbench.report.own_entries import entries_of_run
 from fleetbench.report.summary import Report, summarise
 from fleetbench.results import raw_files
-from fleetbench.results.rows import UNFINISHED, Json, RunRow, RunState, TrialRow
+from fleetbench.results.rows import UNFINISHED, Json, MeasurementKind, RunRow, RunState, TrialRow
 
 if TYPE_CHECKING:
     from fleetbench.results.store import Store
 
 LARGEST_DOCUMENT = 4 * 1024 * 1024
+# What `--resume` does not take up again.
+_SETTLED = (TrialState.MEASURED, TrialState.FAILED, TrialState.IMPLIED)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,7 @@ def _narrowed(selector: Selector, key: str, value: str) -> Selector:
 def _imported(store: Store, selector: Selector) -> Side:
     source = store.imported(selector.source)
     rows = store.imported_rows(source.id)
-    about = {f"row {row.position}": row.row.conditions for row in rows}
+    about = {f"row {row.position}": row.row for row in rows}
     entries = entries_of_import(source, rows)
     if selector.part is not None:
         entries = tuple(entry for entry in entries if entry.place == f"row {selector.part}")
@@ -117,12 +122,7 @@ def _own(store: Store, selector: Selector) -> Side:
     left = {trial.number: _evidence(directory, trial) for trial in trials}
     filters = tuple(each for each in selector.filters if not FIELDS[each.key].trial)
     subjects = tuple(
-        Subject(
-            entry=entry,
-            conditions=of_own(entry, run, [left[number] for number in trial_numbers(report, entry)]),
-            made_at=f"{run.created_at} {run.id}",
-            over=run.state not in UNFINISHED,
-        )
+        _subject(directory, report, entry, [left[number] for number in trial_numbers(report, entry)])
         for entry in chosen(entries_of_run(report), filters, selector.text)
     )
     of = f"{run.kind.value} {one_line(run.sweep, 40)}".strip()
@@ -134,6 +134,17 @@ def _own(store: Store, selector: Selector) -> Side:
         subjects=subjects,
         told=selector.told,
         sources=(run.id,),
+    )
+
+
+def _subject(directory: Path, report: Report, entry: Entry, left: Sequence[Evidence]) -> Subject:
+    run = report.run
+    found = [replace(each, prompts=_prompts(directory, report, each.trial, entry)) for each in left]
+    return Subject(
+        entry=entry,
+        conditions=of_own(entry, run, found),
+        made_at=f"{run.created_at} {run.id}",
+        over=run.state not in UNFINISHED or all(each.trial.state in _SETTLED for each in left),
     )
 
 
@@ -180,6 +191,20 @@ def _evidence(directory: Path, trial: TrialRow) -> Evidence:
         versions=_document(place, "versions.json"),
         facts=_document(place, "facts-before.json"),
     )
+
+
+def _prompts(directory: Path, report: Report, trial: TrialRow, entry: Entry) -> tuple[str, ...]:
+    """Return the sums of the prompt file that a trial's repeats of an entry's workload were sent from."""
+    if not entry.workload.prompts:
+        return ()
+    found = (
+        text_at(_document(directory / each.directory, "witness.json"), "prompts_sha256")
+        for each in report.measurements
+        if each.trial == trial.number
+        and each.kind is MeasurementKind.MEASURE
+        and trial.workloads[each.workload_index] == entry.workload
+    )
+    return tuple(dict.fromkeys(text for text in found if _SHA256.fullmatch(text)))
 
 
 def _place(directory: Path, trial: TrialRow) -> Path:

@@ -172,8 +172,8 @@ def _below(row: Row, shown: Sequence[Figure]) -> Iterator[str]:
         if not subject.entry.valid:
             yield f"{name} is {_standing(subject.entry)}"
         for other in subject.beside:
-            older = "an older row of it" if other.source != subject.entry.source else "another start"
-            yield f"{name}: {older} ({other.place}) is {_standing(other)}"
+            older = "an older row of it" if other.entry.source != subject.entry.source else "another start"
+            yield f"{name}: {older} ({other.entry.place}) is {_standing(other.entry)}"
     found = [figure.comparison for figure in shown if figure.comparison is not None]
     if not found or row.pair.same_row:
         return
