@@ -147,3 +147,33 @@ def test_counts_of_others_may_be_missing_but_not_contradict() -> None:
     assert "no-requests" in rules(judged(BenchResult(completed=0, failed=100), Asked(num_prompts=100)))
     assert "no-requests" in rules(judged(BenchResult(failed=100), Asked(num_prompts=100)))
     assert "rates" in rules(judged(BenchResult(output_throughput=0.0), Asked()))
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        BenchResult(),
+        BenchResult(num_prompts=100, completed=100, failed=0),
+        BenchResult(duration=120.0),
+        BenchResult(extra={"mean_output_tokens": 128.0, "temperature_c": 60.0}),
+        BenchResult(latencies={"mean_ttft_ms": 0.0, "p99_ttft_ms": float("nan")}),
+    ],
+)
+def test_a_row_that_says_no_speed_measured_nothing(nothing: BenchResult) -> None:
+    judgement = judged(nothing, Asked(num_prompts=100))
+    assert judgement.verdict is Verdict.INVALID
+    assert found(judgement, "rates").text == "no throughput and no latency is known: nothing was measured"
+
+
+@pytest.mark.parametrize(
+    "speed",
+    [
+        BenchResult(total_token_throughput=900.0),
+        BenchResult(request_throughput=2.0),
+        BenchResult(latencies={"median_ttft_ms": 31.0}),
+        BenchResult(extra={"request_output_tps": 40.0}),
+        BenchResult(duration=10.0, completed=100),
+    ],
+)
+def test_one_speed_is_enough_for_a_row_of_others(speed: BenchResult) -> None:
+    assert judged(speed, Asked(num_prompts=100)).verdict is Verdict.VALID

@@ -11,6 +11,8 @@ from fleetbench.results.values import BenchResult
 
 # Reports print two decimals, so each printed number may be off by half of the last one.
 ROUNDING = 0.006
+# Tokens per second of one request, which only imports have (results/imports/fields.py).
+_OF_A_REQUEST = ("request_output_tps", "request_input_tps")
 
 
 def failed_requests(result: BenchResult, num_prompts: int) -> int | None:
@@ -69,8 +71,11 @@ def requests(case: Case) -> Iterator[Finding]:
 
 
 def rates(case: Case) -> Iterator[Finding]:
-    """Durations and throughputs; an imported row may lack some, but has to have one."""
+    """Durations and throughputs; an imported row may lack some, but has to say one speed."""
     result = case.result
+    if not case.ours and not any(map(_above_0, _speeds(result))):
+        text = "no throughput and no latency is known: nothing was measured"
+        yield Finding(rule="rates", verdict=Verdict.INVALID, text=text)
     named = {
         "duration": result.duration,
         "request_throughput": result.request_throughput,
@@ -82,6 +87,19 @@ def rates(case: Case) -> Iterator[Finding]:
                 yield Finding(rule="rates", verdict=Verdict.INVALID, text=f"{name} is unknown")
         elif not value > 0:
             yield Finding(rule="rates", verdict=Verdict.INVALID, text=f"{name} is {value:g}")
+
+
+def _speeds(result: BenchResult) -> Iterator[float | None]:
+    """Yield each number that says how fast a row is; a duration does where it is known what was done in it."""
+    yield from (result.request_throughput, result.output_throughput, result.total_token_throughput)
+    yield from (result.extra.get(name) for name in ("input_throughput", *_OF_A_REQUEST))
+    yield from result.latencies.values()
+    if result.completed or result.total_output_tokens:
+        yield result.duration
+
+
+def _above_0(value: float | None) -> bool:
+    return (finite(value) or 0.0) > 0
 
 
 def arithmetic(case: Case, limits: Thresholds) -> Iterator[Finding]:
