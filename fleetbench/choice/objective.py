@@ -36,12 +36,14 @@ class Objective:
         name: as it is typed.
         missing: why an entry has no value of it.
         words: how two values are compared in a sentence.
+        of_gpus: it is about GPUs, so what no GPU served has none.
     """
 
     name: str
     metric: Metric
     missing: str
     words: Words = FASTER
+    of_gpus: bool = False
 
 
 TOKENS = Objective(name="tokens/s", metric=OUTPUT, missing="no output throughput was reported")
@@ -50,13 +52,24 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
         each.name: each
         for each in (
             TOKENS,
-            Objective(name="tokens/s/gpu", metric=PER_GPU, missing="how many GPUs it took is not known"),
+            Objective(
+                name="tokens/s/gpu",
+                metric=PER_GPU,
+                missing="how many GPUs it took is not known",
+                of_gpus=True,
+            ),
             Objective(name="requests/s", metric=REQUESTS, missing="no request throughput was reported"),
             Objective(
                 name="goodput", metric=GOODPUT, missing="its single requests are not to be had", words=MORE
             ),
             Objective(name="cost", metric=COST, missing="it cannot be priced", words=DEARER),
-            Objective(name="energy", metric=PER_JOULE, missing="not measured: no power samples", words=MORE),
+            Objective(
+                name="energy",
+                metric=PER_JOULE,
+                missing="not measured: no power samples",
+                words=MORE,
+                of_gpus=True,
+            ),
         )
     }
 )

@@ -37,6 +37,8 @@ class _Wish:
 
     def missing(self, entry: Entry) -> str:
         """Return why a valid entry has no value of the objective."""
+        if self.objective.of_gpus and not entry.on_gpus:
+            return "no GPU is named"
         if self.objective.metric.key != COST.key:
             return self.objective.missing
         found = cost_of(entry, self.tariffs) if self.tariffs is not None else "no tariff was given"

@@ -15,6 +15,7 @@ from fleetbench.report.markdown import code, escaped
 from fleetbench.report.markdown import table as markdown_table
 from fleetbench.report.metrics import METRICS, OUTPUT, PER_GPU, PER_JOULE, PER_USER, Metric, rounded
 from fleetbench.report.recommendation import LeftOut, Pick, Recommendation
+from fleetbench.report.tables.shown import device_word
 
 MOST_ROWS = 30
 MOST_LEFT_OUT = 20
@@ -35,7 +36,7 @@ def candidates_table(found: Recommendation) -> Table:
     columns = (
         "configuration",
         *(("load",) if loads else ()),
-        "GPUs",
+        f"{device_word(rows[0].entry)}s" if rows else "GPUs",
         found.objective.heading,
         *(metric.heading for metric in metrics),
         *(("in SLO %",) if share else ()),

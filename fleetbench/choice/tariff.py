@@ -57,11 +57,13 @@ class Cost:
 
 def cost(entry: Entry, tariff: Tariff) -> Cost | str:
     """Return what an hour of an entry's configuration costs, or why that cannot be told."""
-    gpus = gpus_of(entry)
+    gpus = gpus_of(entry) if entry.on_gpus else 0
     if gpus is None:
         return "how many GPUs it took is not known"
     if gpus and not tariff.gpus:
         return "the tariff is for a host without GPUs (gpus = 0)"
+    if not gpus and tariff.gpus:
+        return f"no GPU is named, and the tariff is for a host with GPUs (gpus = {tariff.gpus})"
     share = gpus / tariff.gpus if gpus else 1.0
     power = _power(entry, tariff, gpus, share)
     if isinstance(power, str):

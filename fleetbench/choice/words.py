@@ -13,6 +13,7 @@ from fleetbench.choice.slo import Bound, Slo
 from fleetbench.choice.tariff import Cost
 from fleetbench.report.metrics import OUTPUT
 from fleetbench.report.recommendation import Pick
+from fleetbench.report.tables.shown import device_word
 from fleetbench.results.comparison import Comparison
 from fleetbench.results.samples import PERCENTILES
 
@@ -60,7 +61,8 @@ def about_tie(found: Choice, objective: Objective) -> Iterator[str]:
         return
     few, many = gpus_of(best.entry), gpus_of(top.entry)
     fewer = None not in (few, many) and few != many
-    why = f"takes {few} GPU{'s' * (few != 1)} instead of {many}" if fewer else "is simpler"
+    device = device_word(best.entry)
+    why = f"takes {few} {device}{'s' * (few != 1)} instead of {many}" if fewer else "is simpler"
     yield f"{top.where} measured {shown(top.value)}, which is no more than noise; {best.name} {why}."
 
 

@@ -99,6 +99,11 @@ class Entry:
         """Whether it may be ranked."""
         return self.status is Status.VALID
 
+    @property
+    def on_gpus(self) -> bool:
+        """Whether its devices are GPUs: own ones without a name are processors, or not known."""
+        return bool(self.gpu) or self.imported
+
     def value(self, metric: Metric) -> float | None:
         """Return a metric's headline; None where it is unknown."""
         return self.values.get(metric.key)

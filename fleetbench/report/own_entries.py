@@ -23,6 +23,7 @@ _STATES = {
     TrialState.IMPLIED: Status.IMPLIED,
     TrialState.NOT_RUN: Status.NOT_RUN,
 }
+_OF_GPUS = "gpu_"  # how the figures that GPUs have begin (data/telemetry_figures.toml)
 _WORST = (Verdict.INVALID, Verdict.SUSPECT, Verdict.VALID)
 
 
@@ -43,7 +44,8 @@ def entries_of_run(report: Report) -> tuple[Entry, ...]:
 def derived_values(result: BenchResult | None, telemetry: Mapping[str, Json], gpus: int) -> dict[str, float]:
     """Return the metrics of one measurement that no client reports, by key; what is unknown is left out.
 
-    `gpus` is 0 on hosts without. The second source's measures have its names (data/telemetry_figures.toml).
+    `gpus` is 0 where no GPU served. The second source's measures have its names
+    (data/telemetry_figures.toml).
     """
     if result is None:
         return {}
@@ -65,6 +67,8 @@ def _entry(report: Report, group: Group) -> Entry:
     trial = first.trial
     repeats = [repeat for row in group.rows for repeat in row.repeats] or _left_out(report, first)
     gpus = len(trial.gpus.indices)
+    gpu = trial.gpu_name or nearness.word(repeats, "gpu") or ""
+    served_by = gpus if gpu else 0
     status, cause, advice = _standing(first, repeats)
     results = [repeat.result for repeat in repeats if repeat.result is not None]
     return Entry(
@@ -73,7 +77,7 @@ def _entry(report: Report, group: Group) -> Entry:
         place=f"trial {trial.number}, workload {first.workload_index}",
         name=group.name,
         model=report.run.repo or report.run.model,
-        gpu=trial.gpu_name or nearness.word(repeats, "gpu") or "",
+        gpu=gpu,
         gpus=gpus,
         host=", ".join(dict.fromkeys(row.trial.host for row in group.rows)),
         config=trial.config,
@@ -87,12 +91,12 @@ def _entry(report: Report, group: Group) -> Entry:
         repeats=len(repeats),
         completed=_sum(result.completed for result in results),
         failed=_sum(result.failed for result in results),
-        values=_values(group, repeats, gpus),
-        observations=_observations(repeats, group, gpus),
+        values=_values(group, repeats, served_by),
+        observations=_observations(repeats, group, served_by),
         pooled=_pooled(group) is not None,
         findings=_findings(repeats),
         warmup_output_tps=first.warmup_output_throughput,
-        telemetry=dict(_middles(repeats)),
+        telemetry=_sampled(dict(_middles(repeats)), served_by),
         ceiling={
             key: value
             for key, value in zip(nearness.KEYS, nearness.together(repeats), strict=True)
@@ -140,7 +144,12 @@ def _of_repeat(repeat: MeasurementRow, gpus: int) -> dict[str, float]:
     reported = {metric.key: metric.of(repeat.result) for metric in METRICS}
     found = dict(repeat.result.latencies) if repeat.result is not None else {}
     found |= {key: value for key, value in reported.items() if value is not None}
-    return found | derived_values(repeat.result, repeat.telemetry, gpus)
+    return found | derived_values(repeat.result, _sampled(repeat.telemetry, gpus), gpus)
+
+
+def _sampled(telemetry: Mapping[str, Json], gpus: int) -> Mapping[str, Json]:
+    """Leave out GPUs that had no part in it: a host's are sampled beside a server that its processors run."""
+    return telemetry if gpus else {k: v for k, v in telemetry.items() if not k.startswith(_OF_GPUS)}
 
 
 def _values(group: Group, repeats: Iterable[MeasurementRow], gpus: int) -> dict[str, float]:

@@ -8,6 +8,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,10 @@ def drawn_values(report: Report, key: str = "output-throughput") -> list[dict[st
 
 
 def test_each_metric_with_a_valid_number_has_a_chart_that_can_be_read_at_800_pixels() -> None:
-    drawn = by_key(example())
+    unnamed = example()
+    named = tuple(replace(one, gpu_name="NVIDIA H200") for one in unnamed.trials)
+    drawn = by_key(summarise(unnamed.run, named, unnamed.measurements))
+    assert set(by_key(unnamed)) == set(drawn) - {"throughput-against-speed"}  # which is one of GPUs
     assert set(drawn) == {
         "splits",
         "scaling",
@@ -284,6 +288,25 @@ def test_scaling_is_told_against_the_ideal_with_its_interval() -> None:
     )
 
 
+def test_scaling_starts_where_the_table_does_and_says_it_of_devices_without_a_name() -> None:
+    """The quoted column can only be total tokens: its first row is invalid, and the base all the same."""
+    source, rows = published("tensor-vs-data-parallel.toml")
+    (chart,) = [c for c in charts_of_entries(entries_of_import(source, rows)) if c.key == "scaling"]
+    assert chart.finding == (
+        "Suspect figures only: 8 GPUs give 1.7 times the output throughput of 1 (21 % of ideal) as TP8"
+    )
+    base = next(row for row in all_values(chart.specification) if row.get("name") == "TP1")
+    assert (base["speedup"], base["hollow"], base["status"]) == (1.0, True, "invalid")
+    trials = [trial(1, Config()), trial(2, Config(units=2)), trial(3, Config(dp=2))]
+    outputs = (*repeats(1, 1000, 1000), *repeats(2, 142, 142), *repeats(3, 96, 96))
+    text = by_key(summarise(run(), trials, outputs))["scaling"]
+    assert text.finding == (
+        "2 devices give 0.14 times the output throughput of 1 (7 % of ideal) as tp=1 dp=1 units=2; "
+        "as tp=1 dp=2 0.096"
+    )
+    assert "GPU" not in json.dumps(text.specification)
+
+
 def test_the_roofline_says_in_words_what_holds_a_row_back() -> None:
     chart = by_key(eight_gpus((64,)))["roofline"]
     bars = {row["name"]: row for row in all_values(chart.specification) if "share" in row}
@@ -337,6 +360,28 @@ def test_a_time_series_has_gaps_where_nothing_was_sampled_and_names_a_stall() ->
     assert "stood still for 10 s" in stalled.finding
     assert series_chart({METRICS: b"\x1f\x8bjunk"}, duration_s=1, name="x", about="", key="t") is None
     assert series_chart({}, duration_s=None, name="x", about="", key="t") is None
+
+
+def test_a_time_series_without_the_clients_times_says_its_rate_and_draws_all_its_work_inside() -> None:
+    """From small archives: counters tell the window to a sample, the client's report the rate."""
+    counted = {tick: exposition(prompt=0, generated=0, running=0) for tick in range(10)}
+    counted |= {
+        tick: exposition(prompt=1000, generated=300 * (tick - 9), running=2) for tick in range(10, 14)
+    }
+    counted |= {tick: exposition(prompt=1000, generated=1200, running=0) for tick in range(14, 24)}
+    content = {METRICS: packed(metrics(dict(counted))), HOST: packed([clock()])}
+    chart = series_chart(content, duration_s=3.2, output_tps=375.0, name="tp=1", about="", key="t")
+    assert chart is not None
+    assert chart.finding.startswith("tp=1: 375.0 tok/s on average")
+    drawn = {
+        name: [
+            row["at"]
+            for row in all_values(chart.specification)
+            if "at" in row and row["line"] == name and row["value"]
+        ]
+        for name in ("prompt", "generated")
+    }
+    assert all(0 < at < 4 for line in drawn.values() for at in line), drawn
 
 
 def test_power_is_a_gap_where_one_of_several_gpus_was_not_read() -> None:

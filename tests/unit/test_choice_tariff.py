@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def test_an_eight_gpu_host_by_hand() -> None:
     assert [seen.value for seen in with_it.observations[COST.key]] == [
         pytest.approx(10.329644 / (tps * 3600) * 1e6, rel=1e-6) for tps in steady(10_000)
     ]
+
+
+def test_what_names_no_gpu_is_priced_as_a_host_without_them_or_not_at_all() -> None:
+    """A build for processors: 20,000 over 35,040 h, and 500 W × 0.20."""
+    one = replace(measured(Config(tp=2)), gpu="")
+    assert cost(one, H200) == "no GPU is named, and the tariff is for a host with GPUs (gpus = 8)"
+    alone = Tariff(host_price=20_000, gpus=0, years=4, kwh_price=0.20, host_watts=500)
+    found = priced(cost(one, alone))
+    assert (found.share, found.power_w, found.power_from) == (1.0, 500, "by the tariff")
+    assert found.capital_per_hour == pytest.approx(20_000 / 35_040)
+    assert found.energy_per_hour == pytest.approx(0.1)
 
 
 def test_a_part_of_the_host_bears_its_part() -> None:

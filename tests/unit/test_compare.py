@@ -221,6 +221,17 @@ def test_another_client_matters_only_to_what_it_sees(store: Store) -> None:
     assert invoke("previous", "latest", "--metric", "ttft_p99")[0] == Exit.FAILED
 
 
+def test_a_build_that_names_no_gpu_is_known_to_have_none(store: Store) -> None:
+    sampled = {"gpu_sm_mhz_mean": 1500.0, "gpu_energy_j": 100.0}
+    put_run(store, Case(outputs=NOISE, gpu="", telemetry=sampled))
+    put_run(store, Case(outputs=NOISE, gpu="", telemetry={**sampled, "gpu_sm_mhz_mean": 900.0}))
+    found = compared(store, "previous", "latest")
+    assert "GPU" not in found.unknown
+    assert not {"gpu", "clock", "power_limit"} & {each.key for each in found.differences}
+    put_run(store, Case(outputs=NOISE, gpu=H200))
+    assert "GPU none named against NVIDIA H200" in invoke("previous", "latest")[2]
+
+
 def test_evidence_that_is_missing_or_broken_is_not_known(store: Store) -> None:
     one = put_run(store, Case(outputs=NOISE), evidence=False)
     two = put_run(store, Case(outputs=NOISE))

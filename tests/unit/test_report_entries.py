@@ -73,9 +73,28 @@ def test_tokens_for_a_joule_come_from_measured_energy_alone() -> None:
         replace(row, telemetry={"gpu_energy_j": energy})
         for row, energy in zip(repeats(1, 1000.0, 1000.0)[1:], (8192.0, None), strict=True)
     )
-    found = own(trial(1, Config()), rows=[measured])[0]
+    on_gpu = trial(1, Config(), gpu_name="NVIDIA H200")
+    found = own(on_gpu, rows=[measured])[0]
     assert found.value(PER_JOULE) == 640 * 128 / 8192
-    assert own(trial(1, Config()), rows=[unknown])[0].value(PER_JOULE) is None
+    assert own(on_gpu, rows=[unknown])[0].value(PER_JOULE) is None
+
+
+def test_gpus_that_had_no_part_in_it_give_an_entry_no_energy_power_or_rate_of_a_gpu() -> None:
+    """A build for processors on a host with GPUs: they are sampled, and name nothing that was measured."""
+    sampled = {
+        "gpu_energy_j": 8192.0,
+        "gpu_power_w_mean": 574.0,
+        "kv_usage_max": 0.5,
+        "bmc_power_w_mean": 900,
+    }
+    rows = [replace(row, telemetry=sampled) for row in repeats(1, 1000.0, 1000.0)]
+    (found,) = own(trial(1, Config(tp=2)), rows=rows)
+    assert (found.gpu, found.gpus, found.on_gpus) == ("", 2, False)
+    assert not {PER_GPU.key, PER_JOULE.key} & {*found.values, *found.observations}
+    assert dict(found.telemetry) == {"kv_usage_max": 0.5, "bmc_power_w_mean": 900.0}
+    (other,) = own(trial(1, Config(tp=2), gpu_name="NVIDIA H200"), rows=rows)
+    assert (other.value(PER_GPU), other.on_gpus) == (500.0, True)
+    assert other.telemetry["gpu_power_w_mean"] == 574.0
 
 
 def test_clients_of_two_kinds_are_not_paired_by_seed() -> None:

@@ -16,7 +16,7 @@ from fleetbench.report.charts.pareto import pareto_charts
 from fleetbench.report.charts.populations import populations
 from fleetbench.report.charts.roofline import roofline_charts
 from fleetbench.report.charts.scaling import scaling_charts
-from fleetbench.report.charts.series import FILES, series_chart
+from fleetbench.report.charts.series import FILES, FILES_WITHOUT_GPUS, series_chart
 from fleetbench.report.charts.timeline import timeline_chart
 from fleetbench.report.entry import Entry, ranked
 from fleetbench.report.own_entries import entries_of_run
@@ -56,28 +56,34 @@ def charts_of_run(
     entries = entries_of_run(report)
     yield from charts_of_entries(entries, slo=slo)
     if directory is not None:
-        for key, name, row in _telling(report, entries):
-            chart = series_of(row, directory, name=name, key=key)
+        for key, name, entry, row in _telling(report, entries):
+            chart = series_of(row, directory, name=name, key=key, on_gpus=entry.on_gpus)
             if chart is not None:
                 yield chart
     if report.timeline is not None and any(period.seconds for period in report.timeline.periods):
         yield timeline_chart(report.timeline, report.run.id)
 
 
-def series_of(row: MeasurementRow, directory: Path, *, name: str, key: str) -> Chart | None:
-    """Return the time series of one measurement of a run, `directory`; None where nothing was sampled."""
+def series_of(
+    row: MeasurementRow, directory: Path, *, name: str, key: str, on_gpus: bool = True
+) -> Chart | None:
+    """Return the time series of one measurement of a run, `directory`; None where nothing was sampled.
+
+    `on_gpus`: whether the GPUs of the host had a part in it.
+    """
     place = f"trial {row.trial}, workload {row.workload_index}, {row.kind.value} {row.repeat}"
     verdict = row.verdict.value if row.verdict else "not judged"
     return series_chart(
-        dict(_content(directory / row.directory)),
+        dict(_content(directory / row.directory, FILES if on_gpus else FILES_WITHOUT_GPUS)),
         duration_s=row.result.duration if row.result else None,
+        output_tps=row.result.output_throughput if row.result else None,
         name=name,
         about=f"run {one_line(row.run_id, 60)}, {place}, {verdict}",
         key=key,
     )
 
 
-def _telling(report: Report, entries: Iterable[Entry]) -> Iterator[tuple[str, str, MeasurementRow]]:
+def _telling(report: Report, entries: Iterable[Entry]) -> Iterator[tuple[str, str, Entry, MeasurementRow]]:
     """Yield the measurement in the middle of the best entry's, and the first that is not valid."""
     found = tuple(entries)
     measured = [row for row in report.measurements if row.kind is MeasurementKind.MEASURE and row.finished]
@@ -90,17 +96,17 @@ def _telling(report: Report, entries: Iterable[Entry]) -> Iterator[tuple[str, st
         ]
         own.sort(key=lambda row: (row.result.output_throughput or 0) if row.result else 0)
         if own:
-            yield "time-best", f"{best.name}, {best.load}, the best", own[len(own) // 2]
+            yield "time-best", f"{best.name}, {best.load}, the best", best, own[len(own) // 2]
     names = {(entry.trial, entry.workload_index): entry for entry in found}
     for row in measured:
         entry = names.get((row.trial, row.workload_index))
         if entry is not None and row.verdict is not Verdict.VALID:
-            yield "time-not-valid", f"{entry.name}, {entry.load}, {row.verdict}", row
+            yield "time-not-valid", f"{entry.name}, {entry.load}, {row.verdict}", entry, row
             return
 
 
-def _content(directory: Path) -> Iterator[tuple[str, bytes]]:
-    for name in FILES:
+def _content(directory: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    for name in names:
         try:
             with (directory / name).open("rb") as file:
                 content = file.read(LARGEST_BYTES + 1)

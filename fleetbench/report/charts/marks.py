@@ -21,7 +21,7 @@ _BEGINNINGS = ("A", "Highest", "Most", "No", "None")
 DRAWN = (Status.VALID, Status.SUSPECT)
 _TOOLTIP = (
     *(("name", "configuration"), ("shown", "value"), ("interval", "95 % interval"), ("repeats", "repeats")),
-    *(("status", "status"), ("cause", "cause"), ("load", "load"), ("host", "host"), ("gpus", "GPUs")),
+    *(("status", "status"), ("cause", "cause"), ("load", "load"), ("host", "host"), ("gpus", "devices")),
     ("evidence", "evidence"),
 )
 
@@ -41,6 +41,11 @@ def facts(entry: Entry, metric: Metric) -> dict[str, Any]:
         "gpus": gpus_text(entry) or "–",
         "evidence": one_line(f"{entry.run or entry.source}, {entry.place}", 120),
     }
+
+
+def device(entries: Iterable[Entry]) -> str:
+    """Return what the devices of a chart are called: GPUs where any of its entries names one."""
+    return "GPU" if any(entry.on_gpus for entry in entries) else "device"
 
 
 def tooltip(metric: Metric | None = None, **more: str) -> list[Any]:

@@ -59,7 +59,11 @@ def matrix_charts(population: Population) -> Iterator[Chart]:
     finding = about([Ranking(name="", order=ranked(drawn, OUTPUT), among=len(drawn))], OUTPUT)
     most = max(entry.value(OUTPUT) or 0 for group in shown.values() for entry in group if entry.valid)
     sheet = Sheet()
-    panels = [_panel(sheet, _named(key), group, most, titled=len(shown) > 1) for key, group in shown.items()]
+    device = marks.device(population.entries)
+    panels = [
+        _panel(sheet, _named(key), group, most, device=device, titled=len(shown) > 1)
+        for key, group in shown.items()
+    ]
     yield Chart(
         key=population.key("splits"),
         finding=finding,
@@ -99,7 +103,9 @@ def _place(entry: Entry) -> tuple[str, str]:
     return row, " ".join(filter(None, (dp, units)))
 
 
-def _panel(sheet: Sheet, name: str, group: Sequence[Entry], most: float, *, titled: bool) -> dict[str, Any]:
+def _panel(
+    sheet: Sheet, name: str, group: Sequence[Entry], most: float, *, device: str, titled: bool
+) -> dict[str, Any]:
     altair = altair_module()
     rows = {_place(e)[0]: (e.config.pp, e.config.tp) for e in group}
     columns = {_place(e)[1]: (e.config.units, e.config.dp) for e in group}
@@ -117,7 +123,7 @@ def _panel(sheet: Sheet, name: str, group: Sequence[Entry], most: float, *, titl
     )
     y = altair.Y(
         "row:N",
-        title="GPUs of a copy",
+        title=f"{device}s of a copy",
         scale=altair.Scale(domain=row_order, padding=0.04),
         axis=altair.Axis(ticks=False, domain=False, minExtent=label_px, labelLimit=label_px + 10),
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fleetbench.errors import one_line
@@ -31,32 +32,13 @@ from fleetbench.report.charts.frame import (
 )
 from fleetbench.report.charts.placement import apart
 from fleetbench.report.charts.populations import Population
+from fleetbench.report.charts.speedup import MIXED, Point, counts, points_of, stands_here
 from fleetbench.report.entry import Entry, Status
-from fleetbench.report.gpu_names import short_gpus
 from fleetbench.report.metrics import OUTPUT
+from fleetbench.report.tables.shown import rules_against
 
 HEIGHT, AXIS_PX, LABEL_PX = 380, 60, 15
-KINDS = {"tp": "tensor (tp)", "dp": "data (dp)", "pp": "pipeline (pp)", "units": "servers (units)"}
-MIXED = "several ways at once"
 LABEL_CHARACTERS = 26
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
-    """An entry as a multiple of its base, with the interval of that ratio where there is one."""
-
-    entry: Entry
-    line: str
-    gpus: int
-    speedup: float
-    low: float
-    high: float
-    ideal: float
-
-    @property
-    def efficiency(self) -> float:
-        """Share of the ideal."""
-        return self.speedup / self.ideal
 
 
 def scaling_charts(population: Population) -> Iterator[Chart]:
@@ -67,41 +49,45 @@ def scaling_charts(population: Population) -> Iterator[Chart]:
             groups.setdefault(_arguments(entry), []).append(entry)
     if not groups:
         return
-    points = {arguments: list(_points(group)) for arguments, group in groups.items()}
+    points = {arguments: list(points_of(group)) for arguments, group in groups.items()}
     chosen = max(points, key=lambda arguments: len({(p.line, p.gpus) for p in points[arguments]}))
     found = points[chosen]
     status = marks.counted(groups[chosen], OUTPUT)
-    sure = [point for point in found if point.entry.status is status]
+    sure = [point for point in found if counts(point.entry, status)]
     if len({point.gpus for point in sure}) < 2:
         return
     base = min(sure, key=lambda point: point.gpus)
-    finding = marks.warned(_finding(sure), status)
-    rest = [entry for entry in groups[chosen] if entry.status not in marks.DRAWN]
+    device = marks.device(population.entries)
+    misread = any("column-misread" in rules_against(point.entry) for point in found)
+    finding = marks.warned(_finding(sure, device), status)
+    rest = [entry for entry in groups[chosen] if not any(point.entry is entry for point in found)]
+    rest = [entry for entry in rest if not stands_here(entry)]
     others = f"{len(groups) - 1} other sets of arguments are in the tables." if len(groups) > 1 else ""
     said = chosen.label.removeprefix("tp=1 dp=1").strip()
     bars = "; bars: 95 % interval of that ratio" if any(point.low < point.high for point in found) else ""
-    one = "one GPU gives" if base.gpus == 1 else f"{base.gpus} GPUs give"
+    one = f"one {device} gives" if base.gpus == 1 else f"{base.gpus} {device}s give"
     sheet = Sheet()
     yield Chart(
         key=population.key("scaling"),
         finding=finding,
         alt=alternative(
-            "Speed-up against GPUs",
+            f"Speed-up against {device}s",
             finding,
             [
-                f"{p.line}, {p.gpus} GPUs: {p.speedup:.2f} times ({percent(p.efficiency)} of ideal)"
+                f"{p.line}, {p.gpus} {device}s: {_times(p.speedup)} times ({percent(p.efficiency)} of ideal)"
                 for p in found
             ],
         ),
         section=Section.CHOICE,
         specification=sheet.framed(
-            _drawn(sheet, found, status),
+            _drawn(sheet, found, status, device),
             finding,
             (
                 f"{OUTPUT.title} as a multiple of what {one}{bars}. "
                 f"Under {population.busiest}{f', {one_line(said, 60)}' if said else ''}. {others}",
                 marks.without(rest, OUTPUT),
                 marks.why_suspect(groups[chosen]) if status is Status.SUSPECT else "",
+                "The column can only be total tokens; ratios within it are the same." if misread else "",
                 population.about,
             ),
         ),
@@ -112,69 +98,22 @@ def _arguments(entry: Entry) -> Config:
     return replace(entry.config, tp=1, dp=1, pp=1, units=1)
 
 
-def _points(group: Sequence[Entry]) -> Iterator[_Point]:
-    """Yield the entries of each kind of GPU against the smallest valid one of them."""
-    gpus = short_gpus(entry.gpu for entry in group)
-    several = len({(entry.gpu, entry.series) for entry in group if entry.gpu}) > 1
-    status = marks.counted(group, OUTPUT)
-    for gpu, series in dict.fromkeys((entry.gpu, entry.series) for entry in group):
-        here = [entry for entry in group if (entry.gpu, entry.series) == (gpu, series)]
-        here = [entry for entry in here if entry.status in marks.DRAWN]
-        here = [entry for entry in here if entry.value(OUTPUT)]
-        where = ", ".join(filter(None, (one_line(gpus[gpu], 40), series))) if several else ""
-        sure = [entry for entry in here if entry.status is status]
-        if not sure:
-            continue
-        base = min(sure, key=lambda entry: (entry.gpus or 0, -(entry.value(OUTPUT) or 0)))
-        for entry in here:
-            ways = [way for way in KINDS if getattr(entry.config, way) != getattr(base.config, way)]
-            if entry.gpus == base.gpus and entry is not base:
-                continue
-            for way in ways or KINDS:
-                only = len(ways) == 1 or entry is base
-                if entry is base and not _has(here, base, way):
-                    continue
-                name = KINDS[way] if only else MIXED
-                yield _point(entry, base, f"{where}, {name}" if where else name)
-                if not only:
-                    break
+def _times(ratio: float) -> str:
+    """Return a ratio with two digits that mean something: `0.14`, `1.7`, `12`."""
+    digits = 1 - math.floor(math.log10(ratio)) if ratio > 0 else 1
+    return f"{ratio:.{min(6, max(0, digits))}f}"
 
 
-def _has(group: Sequence[Entry], base: Entry, way: str) -> bool:
-    """Whether an entry differs from the base in that way alone."""
-    return any(
-        replace(entry.config, **{way: getattr(base.config, way)}) == base.config
-        and entry.config != base.config
-        and entry.gpus != base.gpus
-        for entry in group
-    )
-
-
-def _point(entry: Entry, base: Entry, line: str) -> _Point:
-    value, of = entry.value(OUTPUT) or 0.0, base.value(OUTPUT) or 1.0
-    found = entry.against(base, OUTPUT) if entry is not base else None
-    gpus = entry.gpus or 1
-    return _Point(
-        entry=entry,
-        line=line,
-        gpus=gpus,
-        speedup=value / of,
-        low=found.low if found and found.low is not None else value / of,
-        high=found.high if found and found.high is not None else value / of,
-        ideal=gpus / (base.gpus or 1),
-    )
-
-
-def _finding(points: Sequence[_Point]) -> str:
+def _finding(points: Sequence[Point], device: str) -> str:
     most = max(point.gpus for point in points)
     there = sorted((point for point in points if point.gpus == most), key=lambda point: -point.speedup)
     told = list({id(point.entry): point for point in there}.values())
     first = told[0]
     text = (
-        f"{most} GPUs give {first.speedup:.1f} times the {OUTPUT.title} of {most / first.ideal:g} "
+        f"{most} {device}s give {_times(first.speedup)} times the {OUTPUT.title} of {most / first.ideal:g} "
         f"({percent(first.efficiency)} of ideal) as {_called(first)}"
     )
-    others = [f"as {_called(point)} {point.speedup:.1f}" for point in told[1:4]]
+    others = [f"as {_called(point)} {_times(point.speedup)}" for point in told[1:4]]
     return f"{text}; {', '.join(others)}" if others else text
 
 
@@ -189,18 +128,18 @@ def _paths(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {"line": line, "dash": same[0]["dash"], "gpu_count": gpus, "speedup": middle}
 
 
-def _called(point: _Point) -> str:
+def _called(point: Point) -> str:
     return one_line(point.entry.name, 60)
 
 
-def _label(point: _Point, status: Status) -> str:
-    suspect = "" if point.entry.status is status else ", suspect"
+def _label(point: Point, status: Status) -> str:
+    doubt = "" if point.entry.status is status else f", {point.entry.status.value}"
     entry = point.entry
     name = one_line(entry.name if entry.imported else entry.config.label, LABEL_CHARACTERS)
-    return f"{name}: {point.speedup:.1f}× ({percent(point.efficiency)}{suspect})"
+    return f"{name}: {_times(point.speedup)}× ({percent(point.efficiency)}{doubt})"
 
 
-def _drawn(sheet: Sheet, points: Sequence[_Point], status: Status) -> list[dict[str, Any]]:
+def _drawn(sheet: Sheet, points: Sequence[Point], status: Status, device: str) -> list[dict[str, Any]]:
     altair = altair_module()
     width = WIDTH - 2 * MARGIN - AXIS_PX
     names = list(dict.fromkeys(point.line for point in points))[:MOST_LINES]
@@ -227,7 +166,7 @@ def _drawn(sheet: Sheet, points: Sequence[_Point], status: Status) -> list[dict[
     counts = sorted({point.gpus for point in points})
     x = altair.X(
         "gpu_count:Q",
-        title="GPUs",
+        title=f"{device}s",
         scale=altair.Scale(domain=[max(0, base - (most - base) * 0.06), right], nice=False),
         axis=altair.Axis(values=counts, format="d", gridColor=GRID, domainColor=FAINT, ticks=False),
     )

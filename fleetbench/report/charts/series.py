@@ -6,9 +6,7 @@ A second that was not sampled is a gap in its line, never a zero and never a str
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetbench.errors import one_line
@@ -26,40 +24,28 @@ from fleetbench.report.charts.frame import (
     alternative,
 )
 from fleetbench.report.charts.placement import apart
-from fleetbench.telemetry import hardware, samples
+from fleetbench.report.charts.sampled import GENERATED, Panel, Values, in_the_middle, panels_of
+from fleetbench.report.metrics import OUTPUT
+from fleetbench.telemetry import samples
 from fleetbench.telemetry.samples import Sample
 from fleetbench.telemetry.servers import longest_stall_s
 from fleetbench.telemetry.summary import RESULT
 from fleetbench.telemetry.window import Window, window
 
 FILES = (RESULT, samples.METRICS, samples.HOST, samples.CLIENT, samples.GPUS, samples.ABOUT)
+FILES_WITHOUT_GPUS = tuple(name for name in FILES if name != samples.GPUS)
 MOST_POINTS = 360  # of a line; more seconds are taken together
 PANEL_PX, AXIS_PX, NAME_PX = 108, 70, 92
 NAME_LINE_PX = 14
 STALL_S = 3.0  # worth a word in the title
 FULL_PERCENT = 98.0
-GENERATED = "generated"
-
-Values = dict[int, float]  # by bin
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    name: str
-    values: Values
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Panel:
-    title: str
-    lines: Sequence[_Line]
-    top: float | None = None
 
 
 def series_chart(
     content: Mapping[str, bytes],
     *,
     duration_s: float | None,
+    output_tps: float | None = None,
     name: str,
     about: str,
     key: str,
@@ -68,7 +54,7 @@ def series_chart(
 
     Args:
         content: those of `FILES` that there are; any may be missing, cut off or anything else.
-        duration_s: what the client reports.
+        duration_s, output_tps: what the client reports; None: it does not.
         name: the configuration. about: which measurement of which run, for the last line of the subtitle.
     """
     said = samples.about(content.get(samples.ABOUT, b""))
@@ -81,13 +67,14 @@ def series_chart(
     seen = window(content.get(RESULT, b""), duration_s, client_clock or clock, offset_s, taken)
     if seen is None or len(taken) < 2 or not 0 < seen.seconds < 30 * 86_400:
         return None
+    seen = in_the_middle(seen, taken) if seen.source == "server" else seen
     margin = max(3 * every_s, seen.seconds * 0.04)
     taken = tuple(s for s in taken if seen.start_s - margin <= s.at_s <= seen.end_s + margin)
     width_s = every_s * max(1, math.ceil((seen.seconds + 2 * margin) / every_s / MOST_POINTS))
-    panels = list(_panels(content, taken, seen, width_s, every_s))
+    panels = list(panels_of(content, taken, seen, width_s, every_s))
     if not panels:
         return None
-    finding = _finding(name, taken, seen, panels, width_s)
+    finding = _finding(name, taken, seen, panels, width_s, output_tps)
     each = f"Each point is the mean of {width_s:g} s. " if width_s > every_s else ""
     sheet = Sheet()
     return Chart(
@@ -105,70 +92,13 @@ def series_chart(
     )
 
 
-def _panels(
-    content: Mapping[str, bytes], taken: Sequence[Sample], seen: Window, width_s: float, every_s: float
-) -> Iterable[_Panel]:
-    def bin_of(at_s: float) -> int:
-        return math.floor((at_s - seen.start_s) / width_s)
-
-    def gauge(key: str, of: float = 1.0, *, highest: bool = False) -> Values:
-        found: dict[int, list[float]] = {}
-        for sample in taken:
-            value = (sample.seen.highest if highest else sample.seen.values).get(key)
-            if value is not None:
-                found.setdefault(bin_of(sample.at_s), []).append(value * of)
-        return {place: sum(values) / len(values) for place, values in found.items()}
-
-    def rate(key: str) -> Values:
-        tokens: dict[int, tuple[float, float]] = {}
-        for one, two in pairwise(taken):
-            seconds = two.at_s - one.at_s
-            grown = two.seen.values.get(key, math.nan) - one.seen.values.get(key, math.nan)
-            # Across a gap nobody knows when the tokens came; a counter that shrank is another server's.
-            if two.tick - one.tick == 1 and seconds > 0 and grown >= 0:
-                place = bin_of((one.at_s + two.at_s) / 2)
-                before = tokens.get(place, (0.0, 0.0))
-                tokens[place] = before[0] + grown, before[1] + seconds
-        return {place: grown / seconds for place, (grown, seconds) in tokens.items()}
-
-    watts = _power(hardware.gpu_rows(content.get(samples.GPUS, b"")), seen, width_s, every_s)
-    several = any(
-        sample.seen.highest.get("kv_usage") != sample.seen.values.get("kv_usage") for sample in taken
-    )
-    full = [_Line(name="highest engine", values=gauge("kv_usage", 100, highest=True))] if several else []
-    for title, lines, top in (
-        (
-            "tokens per second",
-            ((GENERATED, rate("generation_tokens")), ("prompt", rate("prompt_tokens"))),
-            None,
-        ),
-        ("requests in the server", (("running", gauge("running")), ("waiting", gauge("waiting"))), None),
-        ("KV cache in use, %", (("mean" if several else "in use", gauge("kv_usage", 100)),), 100.0),
-        ("power of all GPUs, W", (("GPUs", watts),), None),
-    ):
-        known = [_Line(name=name, values=values) for name, values in lines if values]
-        if known:
-            yield _Panel(title=title, lines=[*known, *(full if top else [])], top=top)
-
-
-def _power(rows: Sequence[hardware.Row], seen: Window, width_s: float, every_s: float) -> Values:
-    """Return watts of all GPUs together; a bin in which one of them is missing is a gap."""
-    by_bin: dict[int, dict[float, list[float]]] = {}
-    low, high = seen.start_s - 10 * every_s, seen.end_s + 10 * every_s
-    for row in rows:
-        if "power.draw" in row and low <= row["at"] <= high:
-            place = math.floor((row["at"] - seen.start_s) / width_s)
-            by_bin.setdefault(place, {}).setdefault(row.get("index", 0.0), []).append(row["power.draw"])
-    gpus = {index for found in by_bin.values() for index in found}
-    return {
-        place: sum(sum(values) / len(values) for values in found.values())
-        for place, found in by_bin.items()
-        if set(found) == gpus
-    }
-
-
 def _finding(
-    name: str, taken: Sequence[Sample], seen: Window, panels: Sequence[_Panel], width_s: float
+    name: str,
+    taken: Sequence[Sample],
+    seen: Window,
+    panels: Sequence[Panel],
+    width_s: float,
+    output_tps: float | None,
 ) -> str:
     inside = [sample for sample in taken if seen.start_s <= sample.at_s <= seen.end_s]
     stall = longest_stall_s(inside)
@@ -177,6 +107,7 @@ def _finding(
         return f"{called} stood still for {stall:.0f} s: requests ran and no token came"
     rates = [value for place, value in _generated(panels).items() if 0 <= place * width_s < seen.seconds]
     rate = f"{sum(rates) / len(rates):,.0f} tok/s on average" if rates else "tokens not counted"
+    rate = f"{OUTPUT.shown(output_tps)} tok/s on average" if output_tps else rate
     waited = [(sample.seen.values.get("waiting", 0.0), _filled(sample)) for sample in inside]
     most = max((waiting for waiting, _ in waited), default=0.0)
     full = max((waiting for waiting, filled in waited if filled >= FULL_PERCENT), default=0.0)
@@ -188,7 +119,7 @@ def _finding(
     return f"{called}: {rate}, no request waited{known}"
 
 
-def _generated(panels: Sequence[_Panel]) -> Values:
+def _generated(panels: Sequence[Panel]) -> Values:
     lines = (line for panel in panels for line in panel.lines)
     return next((line.values for line in lines if line.name == GENERATED), {})
 
@@ -197,7 +128,7 @@ def _filled(sample: Sample) -> float:
     return 100 * max(sample.seen.highest.get("kv_usage", 0.0), sample.seen.values.get("kv_usage", 0.0))
 
 
-def _spoken(panel: _Panel) -> str:
+def _spoken(panel: Panel) -> str:
     parts = []
     for line in panel.lines:
         values = list(line.values.values())
@@ -205,7 +136,7 @@ def _spoken(panel: _Panel) -> str:
     return f"{panel.title}: {', '.join(parts)}"
 
 
-def _drawn(sheet: Sheet, panels: Sequence[_Panel], seen: Window, width_s: float) -> list[dict[str, Any]]:
+def _drawn(sheet: Sheet, panels: Sequence[Panel], seen: Window, width_s: float) -> list[dict[str, Any]]:
     altair = altair_module()
     width = WIDTH - 2 * MARGIN - AXIS_PX - NAME_PX
     bins = [place for panel in panels for line in panel.lines for place in line.values]

@@ -207,7 +207,7 @@ def _of_any(entry: Entry) -> dict[str, Value]:
     parts += [f"len={config.max_model_len}" if config.max_model_len is not None else ""]
     found: dict[str, Value] = {
         "model": entry.model,
-        "gpu": entry.gpu,
+        "gpu": entry.gpu or ("" if entry.imported else "none named"),
         "gpus": "" if entry.gpus is None else str(entry.gpus),
         "host": entry.host,
         "vllm": entry.vllm_version,
@@ -233,7 +233,7 @@ def _of_hosts(evidence: Sequence[Evidence]) -> Iterator[tuple[str, Value]]:
     limits = {
         limit
         for each in evidence
-        for index in each.trial.gpus.indices
+        for index in (each.trial.gpus.indices if each.trial.gpu_name else ())
         if (limit := number_at(each.facts, "facts", "gpus", index, "power_limit_w")) is not None
     }
     yield (

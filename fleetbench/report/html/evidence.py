@@ -163,7 +163,7 @@ def _command(measured: Sequence[MeasurementRow], kept: Kept) -> str:
 def _facts(trial: TrialRow) -> Iterator[Pair]:
     yield Pair("host", one_line(trial.host))
     names = f" ({one_line(trial.gpu_name)})" if trial.gpu_name else ""
-    yield Pair("GPUs", f"{trial.gpus or 'none'}{names}")
+    yield Pair("GPUs" if names else "devices", f"{trial.gpus or 'none'}{names}")
     yield Pair("state", trial.state.value)
     if trial.vllm_version:
         yield Pair("vLLM", one_line(trial.vllm_version))

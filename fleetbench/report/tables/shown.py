@@ -142,7 +142,7 @@ def gpus_text(entry: Entry) -> str:
 
 def device_word(entry: Entry) -> str:
     """Return what its devices are called: own ones without a name are no GPUs, but CPUs, or not known."""
-    return "GPU" if entry.gpu or entry.imported else "device"
+    return "GPU" if entry.on_gpus else "device"
 
 
 def section(entry: Entry) -> str:

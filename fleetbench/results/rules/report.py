@@ -90,7 +90,7 @@ def rates(case: Case) -> Iterator[Finding]:
 
 
 def _speeds(result: BenchResult) -> Iterator[float | None]:
-    """Yield each number that says how fast a row is; a duration does where it is known what was done in it."""
+    """Yield each number that says how fast a row is; a duration does where it is known what was done."""
     yield from (result.request_throughput, result.output_throughput, result.total_token_throughput)
     yield from (result.extra.get(name) for name in ("input_throughput", *_OF_A_REQUEST))
     yield from result.latencies.values()
