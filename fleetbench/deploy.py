@@ -7,44 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from fleetbench.accelerators import arch_env
-from fleetbench.errors import CommandFailed, FleetbenchError
-from fleetbench.facts.values import HostFacts, Unit
+from fleetbench.facts.values import HostFacts
 from fleetbench.model import Config, GpuSet, Host, Model, ServiceSpec
 from fleetbench.operations import systemd
 from fleetbench.operations.credentials import HF_TOKEN_PATH
 from fleetbench.operations.firewall import port_open
 from fleetbench.preflight import units_of
+from fleetbench.rollback.stand import Spot, standing
 from fleetbench.service import lifecycle
-from fleetbench.service.watch import Watch
 from fleetbench.steps import Operation, Outcome, Step, fold
 from fleetbench.transport.durable import DurableSession
 
 CREDENTIAL = HF_TOKEN_PATH
-
-# Text and state of the unit that a deploy replaces; None where there is none.
-Before = tuple[str | None, Unit | None]
-
-
-class Placed(Protocol):
-    """What has a unit file of its own: a service, or something else on a port."""
-
-    @property
-    def unit(self) -> str:
-        """Full unit name."""
-        ...
-
-    @property
-    def unit_path(self) -> str:
-        """Where its file is."""
-        ...
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +86,10 @@ def must_restart(spec: ServiceSpec, facts: HostFacts) -> str:
     return ""
 
 
-def previous(spec: Placed, facts: HostFacts) -> Before:
-    """Return the text and state of the unit that the deploy replaces; None where there is none."""
-    file = facts.files.get(spec.unit_path)
-    text = file.text if file is not None and file.sha256 else None
-    return text, units_of(facts).get(spec.unit)
+def spot_of(host: Host, spec: ServiceSpec, facts: HostFacts) -> Spot:
+    """Return what the unit of a service is now; NotPossible where it could not be put back as it is."""
+    before = standing(host, spec.unit, facts)
+    return Spot(unit=spec.unit, unit_path=spec.unit_path, port=spec.port, before=before)
 
 
 def bring_up(
@@ -136,66 +111,6 @@ def bring_up(
         said=said,
         phase_of=phase_of,
     )
-
-
-def undo(
-    session: DurableSession,
-    spec: Placed,
-    before: Before,
-    *,
-    said: Callable[[str], None],
-) -> str:
-    """Put the unit back as it was before a deploy that failed; return what was done, in a few words.
-
-    A service that still runs as it did before is left alone: not every failure comes after a change.
-    """
-    text, unit = before
-    now = lifecycle.look(session, spec.unit, spec.port, lines=0)
-    untouched = runs_on(now, unit)
-    if untouched and text is not None and _holds(session, spec.unit_path, text):
-        return "the service runs on as before"
-    if not untouched:
-        lifecycle.stop(session, spec.unit, said=said)
-    if text is None and now.load == "not-found":
-        return "nothing was changed"
-    if text is None:
-        session.change(("systemctl", "disable", spec.unit), step=f"disable {spec.unit}")
-        session.change(("rm", "-f", "--", spec.unit_path), step=f"remove {spec.unit_path}")
-        session.read(("systemctl", "daemon-reload"))
-        session.read(("systemctl", "reset-failed", spec.unit))
-        return "the new unit was removed again; its journal is kept"
-    session.put(text.encode(), spec.unit_path, step=f"put {spec.unit_path} back")
-    session.read(("systemctl", "daemon-reload"))
-    session.read(("systemctl", "reset-failed", spec.unit))
-    if unit is not None and unit.enabled != "enabled":
-        session.change(("systemctl", "disable", spec.unit), step=f"disable {spec.unit}")
-    elif unit is not None and now.load == "not-found":  # it was to be removed
-        session.change(("systemctl", "enable", spec.unit), step=f"enable {spec.unit}")
-    if untouched:
-        return "the previous unit was put back, its service runs on"
-    if unit is not None and unit.running:
-        lifecycle.start(session, spec.unit)
-        return "the previous unit was put back and started"
-    return "the previous unit was put back"
-
-
-def runs_on(now: Watch, before: Unit | None) -> bool:
-    """Tell whether a unit is the very start that it was before."""
-    was = before.invocation or "none" if before is not None and before.running else ""
-    return bool(was) and not now.dead and now.invocation == was
-
-
-def _holds(session: DurableSession, path: str, text: str) -> bool:
-    try:
-        return session.get(path) == text.encode()
-    except CommandFailed:
-        return False
-
-
-def failed(exc: FleetbenchError, what_was_undone: str) -> FleetbenchError:
-    """Say in the error what was undone, without hiding the cause."""
-    exc.what = f"{exc.what} ({what_was_undone})"
-    return exc
 
 
 def summary(steps: Sequence[Step]) -> str:

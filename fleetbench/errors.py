@@ -92,6 +92,10 @@ class NotConverged(FleetbenchError):
     """After all steps were applied, the plan is still not empty."""
 
 
+class NotUndone(FleetbenchError):
+    """A change did not work, and the host is not as it was before; says what mends it."""
+
+
 class NotReady(FleetbenchError):
     """A service did not become ready; the cause is the journal's decisive line.
 
@@ -122,6 +126,16 @@ class Interrupted(FleetbenchError):
     """The operator pressed Ctrl-C; says what was left running and how to resume."""
 
     exit_status = Exit.INTERRUPTED
+
+
+def foreseen(exc: BaseException) -> FleetbenchError:
+    """Return an exception as one of ours: what nobody foresaw is named, and its traceback kept with it."""
+    if isinstance(exc, FleetbenchError):
+        return exc
+    text = one_line(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__, 300)
+    error = FleetbenchError(text, next_step="run again with --debug, and report it")
+    error.__cause__ = exc
+    return error
 
 
 def one_line(text: str, limit: int = 400) -> str:

@@ -166,9 +166,7 @@ def _refuse_taken_gpus(host: Host, spec: ServiceSpec, facts: HostFacts, mine: se
         if unit.name in mine or not unit.gpus:
             continue
         # A stopped unit takes its GPUs at boot, and by then a sweep unit is gone.
-        alive = unit.active in ("active", "activating", "reloading") or (
-            unit.enabled == "enabled" and spec.persistent
-        )
+        alive = unit.going or (unit.enabled == "enabled" and spec.persistent)
         shared = wanted & set(GpuSet.parse(unit.gpus).indices) if _is_set(unit.gpus) else set()
         if alive and shared:
             raise Occupied(

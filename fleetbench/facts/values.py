@@ -132,6 +132,11 @@ class Unit:
         """True while systemd holds a main process for it."""
         return self.active == "active" and self.sub == "running"
 
+    @property
+    def going(self) -> bool:
+        """True while systemd runs it, starts it, or will start it again in a moment (`Restart=`)."""
+        return self.active in ("active", "activating", "reloading")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Venv:

@@ -5,10 +5,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleetbench.facts.values import HostFacts
 from fleetbench.steps import Operation, Outcome, Run, Step
+
+_ADD = "--add-port="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """One rule for a port, in words; `asked` asks whether it is there (status 0), `closes` removes it."""
+
+    entry: str
+    when: str
+    asked: tuple[str, ...]
+    closes: tuple[str, ...]
 
 
 def port_open(port: int) -> Operation:
@@ -22,10 +34,25 @@ def port_open(port: int) -> Operation:
             Step(
                 summary=f"open {entry} in firewalld ({when})",
                 reason="asked for with --open-firewall",
-                action=Run(argv=("firewall-cmd", *permanent, f"--add-port={entry}")),
+                action=Run(argv=("firewall-cmd", *permanent, f"{_ADD}{entry}")),
             )
             for when, permanent in (("now", ()), ("permanent", ("--permanent",)))
         )
         return Outcome(steps, replace(facts, firewall_ports=(*facts.firewall_ports, entry)))
 
     return operation
+
+
+def opening_of(step: Step) -> Opening | None:
+    """Return the rule that a step adds; None for every other step."""
+    argv = step.action.argv if isinstance(step.action, Run) else ()
+    if argv[:1] != ("firewall-cmd",) or not argv[-1].startswith(_ADD):
+        return None
+    *command, last = argv
+    entry = last.removeprefix(_ADD)
+    return Opening(
+        entry=entry,
+        when="permanent" if "--permanent" in command else "now",
+        asked=(*command, f"--query-port={entry}"),
+        closes=(*command, f"--remove-port={entry}"),
+    )

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fleetbench import deploy
-from fleetbench.errors import FleetbenchError, Interrupted, NotReady
+from fleetbench.errors import Interrupted, NotReady, foreseen
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import GpuSet, ServiceSpec
-from fleetbench.promotion.intent import Intent, Spot
+from fleetbench.promotion.intent import Intent
+from fleetbench.rollback.back import Keep, or_as_before
+from fleetbench.rollback.stand import Stand, openings
+from fleetbench.rollback.undone import Left, Undone
 from fleetbench.service import lifecycle
 from fleetbench.service.diagnose import not_ready
 from fleetbench.service.several import first_dead, start_all, stop_all
@@ -33,6 +35,7 @@ class Means:
         apply: takes steps on the host. read_facts: reads its facts anew.
         facts: as they were when the intent was made.
         version: of vLLM that has to answer; empty: not known.
+        keep: keeps a text on the controller that could not be put back; returns where.
         ready_timeout_s: seconds that a server may take until it answers.
     """
 
@@ -41,6 +44,7 @@ class Means:
     read_facts: lifecycle.ReadFacts
     facts: HostFacts
     said: Callable[[str], None]
+    keep: Keep
     version: str = ""
     ready_timeout_s: float = 1800
 
@@ -49,17 +53,19 @@ def install(means: Means, intent: Intent) -> float:
     """Carry out an intent; return the seconds until everything served.
 
     Whatever goes wrong, what was there before is put back, and what served before has to answer a completion
-    again; the error says so. Ctrl-C does not wait for that answer.
+    again; the error says so. Ctrl-C does not wait for that answer. NotUndone when not all could be put back.
     """
-    try:
+    session = means.session
+    stand = Stand(spots=intent.spots, texts=intent.configurations, ports=openings(session, intent.steps))
+    with or_as_before(
+        session,
+        stand,
+        said=means.said,
+        keep=means.keep,
+        proof=lambda undone: _proven_again(means, intent, undone),
+    ):
         began = _change(means, intent)
         return prove(means, intent, began)
-    except FleetbenchError as exc:
-        waits = not isinstance(exc, Interrupted)  # Ctrl-C, where this host is not the only one
-        raise deploy.failed(exc, _undone(means, intent, prove_it=waits)) from None
-    except KeyboardInterrupt:
-        _undone(means, intent, prove_it=False)
-        raise
 
 
 def prove(means: Means, intent: Intent, began: Mapping[str, str] = NOT_STARTED) -> float:
@@ -118,7 +124,7 @@ def _change(means: Means, intent: Intent) -> dict[str, str]:
     session, starts = means.session, intent.starts
     began: dict[str, str] = {}
     # A balancer does not show which of its files it runs with, so these are written while it is stopped.
-    fronts = [spot.unit for spot in intent.spots if spot.balancer and spot.unit in starts and spot.ran]
+    fronts = [spot.unit for spot in intent.spots if spot.balancer and spot.unit in starts and spot.went]
     stop_all(session, fronts, said=means.said)
     means.apply(intent.steps)
     servers = [spec for spec in intent.target.units.members if spec.unit in starts]
@@ -132,58 +138,22 @@ def _change(means: Means, intent: Intent) -> dict[str, str]:
     return began
 
 
-def _undone(means: Means, intent: Intent, *, prove_it: bool) -> str:
-    """Put back what was before; that this does not work either must not hide why it was tried."""
-    means.session.stop = None  # what Ctrl-C ends is the promotion, not the way back
-    means.session.still_ours()
-    try:
-        words = _undo(means, intent)
-        if prove_it:
-            words += _proven_again(means, intent)
-        undone = "; ".join(words)
-    except FleetbenchError as exc:
-        undone = f"and could not be undone: {exc.what}"
-    means.said(undone)
-    return undone
-
-
-def _undo(means: Means, intent: Intent) -> list[str]:
-    """Put back files and units, servers before what stands in front of them; return what was done."""
-    session = means.session
-    touched = [spot for spot in intent.spots if not _runs_on(session, spot)]
-    # All of them first: what comes back needs the GPUs of what goes.
-    stop_all(session, [spot.unit for spot in touched], said=means.said)
-    for path, text in intent.configurations.items():
-        if text is None:
-            session.change(("rm", "-f", "--", path), step=f"remove {path}")
-        else:
-            session.put(text.encode(), path, step=f"put {path} back")
-    done = [deploy.undo(session, spot, spot.before, said=means.said) for spot in intent.spots]
-    return (
-        [f"{spot.unit}: {words}" for spot, words in zip(intent.spots, done, strict=True)]
-        if len(done) > 1
-        else done
-    )
-
-
-def _runs_on(session: DurableSession, spot: Spot) -> bool:
-    return deploy.runs_on(lifecycle.look(session, spot.unit, spot.port, lines=0), spot.before[1])
-
-
-def _proven_again(means: Means, intent: Intent) -> list[str]:
-    """Wait until what served before serves again; return that in words."""
-    words = []
+def _proven_again(means: Means, intent: Intent, undone: Undone) -> None:
+    """Wait until what served before serves again, and say so. Ctrl-C ends the wait."""
+    left = {each.name for each in undone.left}
     for spot in intent.spots:
-        unit = spot.before[1]
-        if unit is None or not spot.ran:
+        unit = spot.before.unit
+        if unit is None or not spot.ran or spot.unit in left:
             continue
         target = lifecycle.Target.installed(unit, means.facts)
         try:
             ready = lifecycle.wait_ready(
                 means.session, target, timeout_s=means.ready_timeout_s, said=means.said, phase_of=phase
             )
-        except FleetbenchError as exc:
-            words.append(f"which does not serve: {exc.what}")
+        except Interrupted:
+            undone.words.append(f"whether {spot.unit} serves again was not waited for")
+        except Exception as exc:
+            mend, state = f"journalctl -u {spot.unit}", "was put back and does not serve"
+            undone.left.append(Left(name=spot.unit, why=foreseen(exc), mend=mend, state=state))
         else:
-            words.append(f"{spot.unit} serves {ready.served.models[0]} again")
-    return words
+            undone.words.append(f"{spot.unit} serves {ready.served.models[0]} again")

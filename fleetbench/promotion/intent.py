@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fleetbench import deploy
-from fleetbench.errors import NotPossible
 from fleetbench.facts.values import HostFacts
 from fleetbench.operations.files import Directory, TextFile, directories, gone, written
 from fleetbench.operations.firewall import port_open
@@ -14,25 +13,10 @@ from fleetbench.operations.systemd import UnitFile, absent, enabled, installed
 from fleetbench.preflight import units_of
 from fleetbench.promotion.place import Place
 from fleetbench.promotion.target import Target
+from fleetbench.rollback.stand import UNIT_DIRECTORY, Spot, standing, text_now
 from fleetbench.steps import Operation, Step, fold
 from fleetbench.sweep.balancer import Balancer, config_text, spec_hash, unit_text
 from fleetbench.units import OVERRIDE_DIRECTORY
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
-    """A unit that is to change, what its text and state are now, and whether it is a balancer."""
-
-    unit: str
-    unit_path: str
-    port: int
-    before: deploy.Before
-    balancer: bool = False
-
-    @property
-    def ran(self) -> bool:
-        """Whether it runs now."""
-        return self.before[1] is not None and self.before[1].running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +43,17 @@ class Intent:
 
 
 def intent_of(target: Target, facts: HostFacts, *, open_firewall: bool = False) -> Intent:
-    """Return what has to be done. The facts have to know the files of `paths_of`."""
+    """Return what has to be done. The facts have to know the files of `paths_of`.
+
+    NotPossible for what could not be put back as it is.
+    """
     outcome = fold(facts, _operations(target, facts, open_firewall))
     return Intent(
         target=target,
         steps=outcome.steps,
         starts=dict(_starts(target, facts)),
         spots=tuple(sorted(_spots(target, facts), key=lambda spot: spot.balancer)),
-        configurations={path: _text(facts, path) for path in _configurations(target, facts)},
+        configurations={path: text_now(target.host, path, facts) for path in _configurations(target, facts)},
     )
 
 
@@ -132,19 +119,12 @@ def _spots(target: Target, facts: HostFacts) -> Iterator[Spot]:
     ports = {spec.unit: spec.port for spec in target.units.members} | {target.units.unit: target.place.port}
     for name in dict.fromkeys((*target.units.units, *target.place.replaces)):
         unit = units_of(facts).get(name)
-        path = unit.fragment if unit is not None and unit.fragment else f"/etc/systemd/system/{name}"
-        if (file := facts.files.get(path)) is not None and file.sha256 and file.text is None:
-            raise NotPossible(
-                f"{path} cannot be read as text, so it could not be put back",
-                host=target.host.name,
-                next_step=f"look at it, and move it away: file {path}",
-            )
         front = target.units.balancer is not None and name == target.units.unit
         yield Spot(
             unit=name,
-            unit_path=path,
+            unit_path=f"{UNIT_DIRECTORY}/{name}",
             port=ports.get(name) or (unit.port if unit is not None else None) or 0,
-            before=(_text(facts, path), unit),
+            before=standing(target.host, name, facts),
             balancer=front or (unit is not None and bool(unit.servers)),
         )
 

@@ -48,16 +48,19 @@ def ask(port: int, model: str, *, timeout_s: float = 60) -> Served:
     """
     listing = _json("GET", port, "/v1/models", timeout_s=15)
     entries = listing.get("data") if isinstance(listing, dict) else None
-    models = [e for e in entries if isinstance(e, dict)][:100] if isinstance(entries, list) else []
-    names = tuple(str(entry.get("id", "")) for entry in models)
+    found = [e for e in entries if isinstance(e, dict)][:100] if isinstance(entries, list) else []
+    models: dict[str, dict[str, Any]] = {}
+    for each in found:
+        if isinstance(each.get("id"), str):
+            models.setdefault(each["id"], each)
+    names = tuple(models)
     model = model or (names[0] if names else "")
-    if model not in names:
+    if model not in models:
         raise Unanswered(
             f"port {port} serves another model",
-            cause=f"asked for {model}, /v1/models names {', '.join(names)}",
+            cause=f"asked for {model}, /v1/models names {', '.join(names) or 'none'}",
         )
-    (entry,) = [entry for entry in models if entry.get("id") == model][:1]
-    limit, root = entry.get("max_model_len"), entry.get("root")
+    limit, root = models[model].get("max_model_len"), models[model].get("root")
     version = _json("GET", port, "/version", timeout_s=15)
     completion, _ = complete(port, model, timeout_s=timeout_s)
     return Served(

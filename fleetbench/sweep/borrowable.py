@@ -11,8 +11,6 @@ from fleetbench.preflight import units_of
 from fleetbench.sweep.balancer import SWEEP_PREFIX
 from fleetbench.sweep.holders import holders, intruders
 
-ALIVE = ("active", "activating", "reloading")
-
 
 def to_borrow(facts: HostFacts, gpus: GpuSet) -> tuple[Unit, ...]:
     """Given the facts, return the persistent units that run on GPUs of the set.
@@ -24,7 +22,7 @@ def to_borrow(facts: HostFacts, gpus: GpuSet) -> tuple[Unit, ...]:
         unit
         for unit in units_of(facts).values()
         if unit.name.startswith("vllm-") and not unit.name.startswith(SWEEP_PREFIX)
-        if unit.active in ALIVE and _on(unit, facts, gpus)
+        if unit.going and _on(unit, facts, gpus)
     ]
     return tuple(sorted(found, key=lambda unit: unit.name))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from fleetbench.errors import FleetbenchError, NotReady, one_line
+from fleetbench.errors import FleetbenchError, NotReady, foreseen, one_line
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.model import GpuSet, Host
 from fleetbench.preflight import units_of
@@ -99,16 +99,16 @@ def give_back(
     facts = read_facts(session)
     try:
         _remove_sweep_units(session, facts, said)
-    except FleetbenchError as exc:
-        problems.append(exc)
+    except Exception as exc:
+        problems.append(foreseen(exc))
     owed = _owed(store, run_id, host, session, facts, remarks)
     if owed:
         _wait_free(session, [units_of(facts).get(name) for name in owed], read_facts, said)
     for loan in owed.values():
         try:
             proof, remark = _returned(session, facts, loan, read_facts, ready_timeout_s, said)
-        except FleetbenchError as exc:
-            problems.append(exc)
+        except Exception as exc:
+            problems.append(foreseen(exc))
             continue
         remarks += [remark] if remark else []
         said(remark or f"{loan.unit} serves again")

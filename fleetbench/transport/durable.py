@@ -105,6 +105,10 @@ class DurableSession:
             came.append("" if result.ok else result.last_line or f"status {result.exit_status}")
         return result
 
+    def refuse_stopped(self) -> None:
+        """Raise Interrupted once `stop` is set: between two things of which neither is half done."""
+        self._pause(0)
+
     def put(
         self, content: bytes, path: str, *, mode: int = 0o644, owner: str = "root:root", step: str = ""
     ) -> None:

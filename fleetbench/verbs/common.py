@@ -12,7 +12,7 @@ from typing import NoReturn
 from fleetbench import console, fleet
 from fleetbench.audit import AuditLog, Record, masked, now, operator
 from fleetbench.deploy import CREDENTIAL
-from fleetbench.errors import Exit, FleetbenchError, UsageError
+from fleetbench.errors import Exit, FleetbenchError, Interrupted, UsageError
 from fleetbench.facts import probe
 from fleetbench.facts.values import HostFacts
 from fleetbench.inventory import Inventory, default_directory, load, select
@@ -112,6 +112,7 @@ def _recorded(change: Change, plan: str) -> Record:
 def facts_of(session: DurableSession, host: Host, paths: Sequence[str] = ()) -> HostFacts:
     """Read a host's facts: always the unit files, the venv link and the credential, and `paths` beside."""
     wanted = (CREDENTIAL, host.venv_link, *paths)
+    session.refuse_stopped()
     return session.patiently(lambda inner: probe.read(inner, paths=wanted))
 
 
@@ -135,8 +136,10 @@ def at_least(least: int, **numbers: float) -> None:
 
 def print_failures(outcomes: Sequence[fleet.HostOutcome[object]], options: Options) -> None:
     """Write the error of each host that failed or was not reached, and name those that were not tried."""
+    ended = any(isinstance(outcome.error, Interrupted) for outcome in outcomes)
+    why = "not tried: interrupted" if ended else "not tried: too many hosts failed before"
     for outcome in outcomes:
         if outcome.error is not None:
             console.error(outcome.error, debug=options.debug)
         elif outcome.status is fleet.Status.NOT_TRIED:
-            console.error(FleetbenchError("not tried: too many hosts failed before", host=outcome.host.name))
+            console.error(FleetbenchError(why, host=outcome.host.name))

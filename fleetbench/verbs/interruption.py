@@ -26,15 +26,10 @@ _GO_ON = ("n", "no")
 _AT_ONCE = 6
 
 
-class Interruption:
-    """While entered, what Ctrl-C means for the run `run_id`.
+class Noted:
+    """While entered, SIGINT, SIGTERM and SIGHUP are notes that a thread attends to, and interrupt nothing."""
 
-    `stop` is set once the operator wants it to end. `owed` says what has not been given back yet, one text
-    for each host.
-    """
-
-    def __init__(self, stop: threading.Event, *, run_id: str, owed: Callable[[], Sequence[str]]) -> None:
-        self._stop, self._run_id, self._owed = stop, run_id, owed
+    def __init__(self) -> None:
         self._notes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._before: dict[int, Any] = {}
         self._over = threading.Event()
@@ -64,6 +59,21 @@ class Interruption:
         if self._count >= _AT_ONCE:
             os._exit(Exit.INTERRUPTED)
         self._notes.put(number)
+
+    def _attend(self) -> None:
+        raise NotImplementedError
+
+
+class Interruption(Noted):
+    """While entered, what Ctrl-C means for the run `run_id`.
+
+    `stop` is set once the operator wants it to end. `owed` says what has not been given back yet, one text
+    for each host.
+    """
+
+    def __init__(self, stop: threading.Event, *, run_id: str, owed: Callable[[], Sequence[str]]) -> None:
+        super().__init__()
+        self._stop, self._run_id, self._owed = stop, run_id, owed
 
     def _attend(self) -> None:
         while number := self._notes.get():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,8 +28,9 @@ from fleetbench.report.recommendation import Recommendation
 from fleetbench.results.store import Store, open_store
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, print_failures, say, session_to
+from fleetbench.verbs.ending import Ending
 from fleetbench.verbs.holding import holding, refuse_held
-from fleetbench.verbs.unit_files import apply_steps, verify_unit
+from fleetbench.verbs.unit_files import apply_steps, kept_on, verify_unit
 
 COLUMNS = ("host", "unit", "model", "gpus", "config", "promoted", "measured spec", "service spec", "outcome")
 CHANGES = ("setting", "measured", "service", "why")
@@ -50,7 +50,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is promoted, and how; `stop` ends the wait for a host."""
+    """What is promoted, and how; `ending` is what Ctrl-C means meanwhile."""
 
     found: Candidate
     inventory: Inventory
@@ -59,7 +59,7 @@ class Request:
     open_firewall: bool
     timeout_s: float
     check: bool
-    stop: threading.Event
+    ending: Ending
     form: str = "table"
 
     @property
@@ -107,20 +107,19 @@ def promote(
         open_firewall=open_firewall,
         timeout_s=timeout_s,
         check=options.check,
-        stop=threading.Event(),
+        ending=Ending(),
         form=options.form,
     )
-    outcomes = fleet.on_each(
+    outcomes = request.ending.on_each(
         hosts,
         lambda host: _on(request, host),
         status_of=lambda done: done.status,
         parallel=options.parallel,
         max_failures=None if options.check else 0,
-        stop=request.stop,
     )
     print_failures(outcomes, options)
     _print(found, outcomes, options)
-    return fleet.exit_status(outcomes)
+    return request.ending.exit_status(outcomes)
 
 
 def asked_place(port: int, gpus: str, bind: str, served_name: str) -> Asked:
@@ -166,7 +165,7 @@ def _among(said: Recommendation) -> str:
 
 
 def _on(request: Request, host: Host) -> Done:
-    with contextlib.closing(session_to(host, stop=request.stop, plan=request.mark)) as session:
+    with contextlib.closing(session_to(host, stop=request.ending.stop, plan=request.mark)) as session:
         refuse_held(session)
         if request.check or _intended(request, session, host)[0].nothing:
             return _promoted(request, session, host)
@@ -185,6 +184,7 @@ def _promoted(request: Request, session: DurableSession, host: Host) -> Done:
         read_facts=lambda inner: facts_of(inner, host),
         facts=facts,
         said=said,
+        keep=kept_on(host),
         version=found.trial.vllm_version,
         ready_timeout_s=request.timeout_s,
     )
@@ -199,12 +199,9 @@ def _promoted(request: Request, session: DurableSession, host: Host) -> Done:
     for path, text in target.units.texts.items():
         if path.endswith(".service"):
             verify_unit(session, host, path.rpartition("/")[2], text)
-    if intent.starts:
+    with request.ending.changing(host):
         seconds = install(means, intent)
-        said(f"{target.label} serves {found.model} after {seconds:.0f} s")
-    else:
-        apply_steps(session, intent.steps)
-        prove(means, intent)
+    said(f"{target.label} serves {found.model} after {seconds:.0f} s")
     return replace(done, status=fleet.Status.CHANGED)
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fleetbench import console, deploy, fleet
 from fleetbench.audit import AuditLog, operator
-from fleetbench.errors import Exit, FleetbenchError, NotPossible, UsageError
+from fleetbench.errors import Exit, NotPossible, UsageError
 from fleetbench.facts.values import HostFacts, Unit
 from fleetbench.inventory import find_model
 from fleetbench.model import Config, GpuSet, Host, ServiceSpec
 from fleetbench.operations import files
 from fleetbench.operations.systemd import absent
-from fleetbench.preflight import refuse, refuse_model, units_of
+from fleetbench.preflight import refuse, refuse_model
 from fleetbench.promotion.intent import configuration_path
+from fleetbench.rollback.back import or_as_before, started_again
+from fleetbench.rollback.stand import UNIT_DIRECTORY, Spot, Stand, known_units, openings
 from fleetbench.service import lifecycle
 from fleetbench.service_log import phase
 from fleetbench.steps import Step, fold
@@ -24,8 +25,9 @@ from fleetbench.sweep.lease import give_up, holder_of
 from fleetbench.transport.durable import DurableSession
 from fleetbench.units import render
 from fleetbench.verbs.common import Options, at_least, audit_path, facts_of, print_failures, say, session_to
+from fleetbench.verbs.ending import Ending
 from fleetbench.verbs.holding import holding, refuse_held
-from fleetbench.verbs.unit_files import apply_steps, verify_unit
+from fleetbench.verbs.unit_files import apply_steps, kept_on, verify_unit
 
 
 def deploy_service(
@@ -61,40 +63,42 @@ def deploy_service(
         ready_timeout_s=timeout_s,
     )
     hosts = options.chosen(inventory)
-    stop = threading.Event()
+    ending = Ending()
     if not options.check:
         AuditLog(audit_path()).ready()
-    outcomes = fleet.on_each(
+    outcomes = ending.on_each(
         hosts,
-        lambda host: _deploy_on(host, wish, options, stop),
+        lambda host: _deploy_on(host, wish, options, ending),
         status_of=lambda status: status,
         parallel=options.parallel,
-        stop=stop,
     )
     print_failures(outcomes, options)
     rows = [
         (o.host.name, f"vllm-{port}", wish.model.name, gpus, config.label, o.status.value) for o in outcomes
     ]
     console.print_rows(("host", "unit", "model", "gpus", "config", "outcome"), rows, form=options.form)
-    return fleet.exit_status(outcomes)
+    return ending.exit_status(outcomes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """What a deploy finds on a host: what it is to be, the steps to there, and why its server must start."""
+    """What a deploy finds on a host: what it is to be, the steps to there, and why its server must start.
+
+    `spot` is what has to be put back when that fails; None where nothing is to be done.
+    """
 
     spec: ServiceSpec
-    facts: HostFacts
     steps: tuple[Step, ...]
     why: str
+    spot: Spot | None
 
     @property
     def nothing(self) -> bool:
-        return not self.steps and not self.why
+        return self.spot is None
 
 
-def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.Event) -> fleet.Status:
-    with contextlib.closing(session_to(host, stop=stop)) as session:
+def _deploy_on(host: Host, wish: deploy.Wish, options: Options, ending: Ending) -> fleet.Status:
+    with contextlib.closing(session_to(host, stop=ending.stop)) as session:
         looked = _look(session, host, wish)
         refuse_held(session)
         if options.check and not looked.nothing:
@@ -106,7 +110,7 @@ def _deploy_on(host: Host, wish: deploy.Wish, options: Options, stop: threading.
             looked = _look(session, host, wish)  # what is true from now on
             if looked.nothing:
                 return _unchanged(session, looked, wish, options)
-            return _deployed(session, host, looked, wish)
+            return _deployed(session, looked, wish, ending)
 
 
 def _look(session: DurableSession, host: Host, wish: deploy.Wish) -> _Looked:
@@ -116,7 +120,9 @@ def _look(session: DurableSession, host: Host, wish: deploy.Wish) -> _Looked:
     refuse_model(host, wish.model, facts)
     refuse(host, spec, facts)
     outcome = deploy.plan(spec, facts, open_firewall=wish.open_firewall)
-    return _Looked(spec=spec, facts=facts, steps=outcome.steps, why=deploy.must_restart(spec, facts))
+    why = deploy.must_restart(spec, facts)
+    spot = deploy.spot_of(host, spec, facts) if outcome.steps or why else None
+    return _Looked(spec=spec, steps=outcome.steps, why=why, spot=spot)
 
 
 def _unchanged(session: DurableSession, looked: _Looked, wish: deploy.Wish, options: Options) -> fleet.Status:
@@ -128,19 +134,13 @@ def _unchanged(session: DurableSession, looked: _Looked, wish: deploy.Wish, opti
     return fleet.Status.OK
 
 
-def _deployed(session: DurableSession, host: Host, looked: _Looked, wish: deploy.Wish) -> fleet.Status:
-    spec, said = looked.spec, say(host)
+def _deployed(session: DurableSession, looked: _Looked, wish: deploy.Wish, ending: Ending) -> fleet.Status:
+    host, spec, said = session.host, looked.spec, say(session.host)
     verify_unit(session, host, spec.unit, render(spec))
-    before = deploy.previous(spec, looked.facts)
-    try:
+    stand = Stand(spots=(looked.spot,) if looked.spot else (), ports=openings(session, looked.steps))
+    with ending.changing(host), or_as_before(session, stand, said=said, keep=kept_on(host)):
         apply_steps(session, looked.steps)
         ready = deploy.bring_up(session, spec, timeout_s=wish.ready_timeout_s, said=said, phase_of=phase)
-    except (FleetbenchError, KeyboardInterrupt) as exc:
-        session.stop = None  # what Ctrl-C ends is the deploy, not the way back
-        undone = _undo(session, spec, before, said)
-        if isinstance(exc, FleetbenchError):
-            raise deploy.failed(exc, undone) from None
-        raise
     said(f"{spec.unit} serves {ready.served.models[0]} after {ready.seconds:.0f} s")
     return fleet.Status.CHANGED
 
@@ -154,58 +154,42 @@ def _show_plan(host: Host, looked: _Looked) -> None:
         console.progress(f"would start {looked.spec.unit} ({looked.why})", host=host.name)
 
 
-def _undo(
-    session: DurableSession, spec: ServiceSpec, before: deploy.Before, said: Callable[[str], None]
-) -> str:
-    """Put back what was before; that this does not work either must not hide why it was tried."""
-    session.still_ours()
-    try:
-        undone = deploy.undo(session, spec, before, said=said)
-    except FleetbenchError as exc:
-        undone = f"and could not be undone: {exc.what}"
-    said(undone)
-    return undone
-
-
 def restart(options: Options, *, port: int, timeout_s: float) -> Exit:
     """Restart the service on a port of each chosen host, one host after the other; each has to answer."""
 
-    def again(host: Host, stop: threading.Event) -> fleet.Status:
-        session, said = session_to(host, stop=stop), say(host)
-        with contextlib.closing(session):
+    ending = Ending()
+
+    def again(host: Host) -> fleet.Status:
+        with contextlib.closing(session_to(host, stop=ending.stop)) as session:
             _unit_on(host, facts_of(session, host), port)
             with holding(session, f"restart vllm-{port}"):
-                return restarted(host, session, said)
+                return restarted(host, session, say(host))
 
     def restarted(host: Host, session: DurableSession, said: Callable[[str], None]) -> fleet.Status:
         facts = facts_of(session, host)
         unit = _unit_on(host, facts, port)
-        target = lifecycle.Target.installed(unit, facts)
-        try:
-            lifecycle.stop(session, unit.name, said=said)
-            lifecycle.drain(
-                session, GpuSet.parse(unit.gpus), lambda s: facts_of(s, host), port=port, said=said
+        target, gpus = lifecycle.Target.installed(unit, facts), _gpus(unit)
+        with ending.changing(host):
+            with started_again(session, unit.name, said=said):
+                lifecycle.stop(session, unit.name, said=said)
+                lifecycle.drain(session, gpus, lambda s: facts_of(s, host), port=port, said=said)
+            invocation = lifecycle.start(session, unit.name)
+            ready = lifecycle.wait_ready(
+                session, target, invocation=invocation, timeout_s=timeout_s, said=said, phase_of=phase
             )
-        except (FleetbenchError, KeyboardInterrupt):
-            session.stop = None  # whatever came in between: a restart never leaves a service stopped
-            session.still_ours()
-            lifecycle.start(session, unit.name)
-            raise
-        invocation = lifecycle.start(session, unit.name)
-        ready = lifecycle.wait_ready(
-            session, target, invocation=invocation, timeout_s=timeout_s, said=said, phase_of=phase
-        )
         said(f"{unit.name} serves {ready.served.models[0]} after {ready.seconds:.0f} s")
         return fleet.Status.CHANGED
 
-    return _rolling(options, again)
+    return _rolling(options, again, ending)
 
 
 def remove(options: Options, *, port: int) -> Exit:
     """Stop, disable and delete the service on a port of each chosen host, with all servers of a balancer."""
 
-    def gone(host: Host, stop: threading.Event) -> fleet.Status:
-        session, said = session_to(host, stop=stop), say(host)
+    ending = Ending()
+
+    def gone(host: Host) -> fleet.Status:
+        session, said = session_to(host, stop=ending.stop), say(host)
         with contextlib.closing(session):
             steps = _steps_away(session, host, port)
             if not steps:
@@ -216,27 +200,33 @@ def remove(options: Options, *, port: int) -> Exit:
             if options.check:
                 return fleet.Status.WOULD_CHANGE
             with holding(session, f"remove vllm-{port}"):
-                apply_steps(session, _steps_away(session, host, port))
+                steps = _steps_away(session, host, port)
+                with ending.changing(host):
+                    apply_steps(session, steps)
             return fleet.Status.CHANGED
 
-    return _rolling(options, gone)
+    return _rolling(options, gone, ending)
 
 
 def _steps_away(session: DurableSession, host: Host, port: int) -> tuple[Step, ...]:
     """Return what removes the service on a port, and what stands behind it."""
     name, configuration = f"vllm-{port}.service", configuration_path(port)
     facts = facts_of(session, host, (configuration,))
-    front = units_of(facts).get(name, Unit(name=name))
-    names = (name, *(f"vllm-{each}.service" for each in front.servers))
-    wanted = [step for each in names for step in absent(each, f"/etc/systemd/system/{each}")]
+    known = known_units(host, facts)
+    front = known.get(name, Unit(name=name))
+    # The one that names the others goes last: what fails in between is found by the same words.
+    names = (*(f"vllm-{each}.service" for each in front.servers), name)
+    for each in names:
+        _refuse_packaged(host, known.get(each))
+    wanted = [step for each in names for step in absent(each, f"{UNIT_DIRECTORY}/{each}")]
     return fold(facts, (*wanted, files.gone(configuration, "its service goes"))).steps
 
 
 def unlock(options: Options) -> Exit:
     """End the lease that somebody has on the chosen hosts, and give production back there at once."""
 
-    def freed(host: Host, stop: threading.Event) -> fleet.Status:
-        session, said = session_to(host, stop=stop), say(host)
+    def freed(host: Host) -> fleet.Status:
+        session, said = session_to(host), say(host)
         try:
             holder = holder_of(session)
             if holder is None:
@@ -256,30 +246,45 @@ def unlock(options: Options) -> Exit:
     return _rolling(options, freed)
 
 
-def _rolling(options: Options, work: Callable[[Host, threading.Event], fleet.Status]) -> Exit:
-    """One host after the other; after the first failure no further host is touched."""
+def _rolling(options: Options, work: Callable[[Host], fleet.Status], ending: Ending | None = None) -> Exit:
+    """One host after the other; after the first failure no further host is touched.
+
+    Without `ending`, Ctrl-C is a KeyboardInterrupt: where the operator is asked, that is an answer.
+    """
     hosts = options.chosen(options.load())
     if not options.check:
         AuditLog(audit_path()).ready()
-    stop = threading.Event()
-    outcomes = fleet.on_each(
-        hosts,
-        lambda host: work(host, stop),
-        status_of=lambda status: status,
-        parallel=1,
-        max_failures=0,
-        stop=stop,
-    )
+    on_each = fleet.on_each if ending is None else ending.on_each
+    outcomes = on_each(hosts, work, status_of=lambda status: status, parallel=1, max_failures=0)
     print_failures(outcomes, options)
     rows = [(outcome.host.name, outcome.status.value) for outcome in outcomes]
     console.print_rows(("host", "outcome"), rows, form=options.form)
-    return fleet.exit_status(outcomes)
+    return fleet.exit_status(outcomes) if ending is None else ending.exit_status(outcomes)
 
 
 def _unit_on(host: Host, facts: HostFacts, port: int) -> Unit:
-    name = f"vllm-{port}.service"
-    unit = units_of(facts).get(name)
+    name, known = f"vllm-{port}.service", known_units(host, facts)
+    unit = known.get(name)
     if unit is None or unit.load == "not-found":
-        there = ", ".join(sorted(n for n in units_of(facts) if n.startswith("vllm-"))) or "none"
+        there = ", ".join(sorted(n for n in known if n.startswith("vllm-"))) or "none"
         raise NotPossible(f"{name} does not exist", host=host.name, cause=f"vLLM units there: {there}")
     return unit
+
+
+def _gpus(unit: Unit) -> GpuSet:
+    """Return the GPUs of a unit; none where its file does not say them in words that can be read."""
+    try:
+        return GpuSet.parse(unit.gpus)
+    except ValueError:
+        return GpuSet(())
+
+
+def _refuse_packaged(host: Host, unit: Unit | None) -> None:
+    """Raise NotPossible for a unit that would still be there when its file in /etc is gone."""
+    if unit is not None and unit.fragment and not unit.fragment.startswith(f"{UNIT_DIRECTORY}/"):
+        raise NotPossible(
+            f"{unit.name} is not in {UNIT_DIRECTORY}",
+            host=host.name,
+            cause=f"it comes from {unit.fragment}",
+            next_step=f"remove what put it there; to stop it: systemctl disable --now {unit.name}",
+        )

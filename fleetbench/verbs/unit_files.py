@@ -9,6 +9,7 @@ from fleetbench.apply import apply
 from fleetbench.audit import AuditLog
 from fleetbench.errors import NotPossible
 from fleetbench.model import Host
+from fleetbench.rollback.back import Keep
 from fleetbench.steps import Step
 from fleetbench.transport.base import bash, check
 from fleetbench.transport.durable import DurableSession
@@ -31,6 +32,22 @@ def apply_steps(session: DurableSession, steps: Sequence[Step]) -> None:
         progress=lambda text: console.progress(text, host=session.host.name),
         audit=AuditLog(audit_path()),
     )
+
+
+def kept_on(host: Host) -> Keep:
+    """Return a function that keeps texts on the controller that could not be put back on a host."""
+
+    def keep(name: str, text: str) -> str:
+        place = audit_path().parent / "left" / host.name / name
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch(mode=0o600)
+            place.write_text(text, "utf-8")
+        except OSError:
+            return ""
+        return str(place)
+
+    return keep
 
 
 def verify_unit(session: DurableSession, host: Host, unit: str, text: str) -> None:

@@ -64,14 +64,15 @@ MATRIX: dict[str, str] = {
     "transient": "errors steps transport.base",
     "apply": "audit errors install_output steps transient transport.base",
     "service/": "errors facts/ failures model/ service_log telemetry/ transport.base transport/ units",
-    "deploy": "accelerators errors facts/ model/ operations/ preflight service/ steps transport/",
+    "rollback/": "errors facts/ model/ operations/ service/ steps transport/",
+    "deploy": "accelerators facts/ model/ operations/ preflight rollback/ service/ steps transport/",
     "reconcile": "apply audit compatibility errors facts/ fleet lock model/ operations/ provision resolution"
     " steps transport.base",
     "bench/": "bench_command bench_program errors model/ results/ transport.base transport/ vllm_features",
     "sweep/": "audit bench/ ceiling/ deploy errors facts/ fleet inventory/ model/ plan/ preflight results/"
     " service/ service_log telemetry/ transport.base transport/ units whole_file",
     "promotion/": "accelerators deploy errors facts/ model/ operations/ plan/ preflight report/ results/"
-    " service/ service_log steps sweep/ transport/ units",
+    " rollback/ service/ service_log steps sweep/ transport/ units",
     "verify/": "bench/ ceiling/ errors facts/ report/ results/ sweep/ telemetry/ units",
     "lab/": "errors lock resolution whole_file",
     # the edge
@@ -82,8 +83,8 @@ MATRIX: dict[str, str] = {
     "cli": "console errors",
     "__main__": "cli",
     "verbs/": "apply audit bench/ bench_program choice/ commands/ console deploy errors facts/ fleet"
-    " inventory/ lab/ lock model/ operations/ plan/ preflight promotion/ reconcile report/ results/ service/"
-    " service_log steps sweep/ transport.base transport/ units",
+    " inventory/ lab/ lock model/ operations/ plan/ preflight promotion/ reconcile report/ results/ rollback/"
+    " service/ service_log steps sweep/ transport.base transport/ units",
     "bootstrap": "",
     "tasks": "bootstrap model/ verbs/",
 }

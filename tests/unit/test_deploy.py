@@ -10,9 +10,8 @@ from fleetbench import deploy
 from fleetbench.facts.values import File, HostFacts
 from fleetbench.model import Config, GpuSet
 from fleetbench.operations.systemd import UnitFile, absent
+from fleetbench.rollback.stand import Before
 from fleetbench.steps import PutFile, Run, fold
-from fleetbench.transport.durable import DurableSession
-from fleetbench.transport.fake import FakeSession
 from fleetbench.units import render, spec_hash
 
 WISH = deploy.Wish(model=MODEL, port=8001, gpus=GpuSet((0, 1)), config=Config(tp=2))
@@ -92,33 +91,14 @@ def test_removing_a_unit_leaves_nothing_and_again_changes_nothing() -> None:
     assert fold(gone.facts, absent("vllm-8001.service", path)).steps == ()
 
 
-def test_a_new_unit_that_fails_is_removed_again() -> None:
-    fake = FakeSession(HOST)
-    session = DurableSession(HOST, lambda: fake)
-    said = deploy.undo(session, spec(), (None, None), said=lambda _: None)
-    assert "removed" in said
-    assert "rm -f -- /etc/systemd/system/vllm-8001.service" in fake.commands
-    assert "systemctl disable vllm-8001.service" in fake.commands
-
-
-def test_a_changed_unit_that_fails_is_put_back_and_started() -> None:
-    fake = FakeSession(HOST)
-    session = DurableSession(HOST, lambda: fake)
-    said = deploy.undo(session, spec(), ("[Unit]\nold\n", unit(8001, "0,1")), said=lambda _: None)
-    assert "put back and started" in said
-    assert fake.files["/etc/systemd/system/vllm-8001.service"] == b"[Unit]\nold\n"
-    assert "systemctl start vllm-8001.service" in fake.commands
-
-
 def test_what_stood_before_is_known_for_the_way_back() -> None:
     want = UnitFile.of(spec())
-    file = File(path=want.path, sha256="b" * 64, mode=0o644, text="old text")
+    file = File(path=want.path, sha256="b" * 64, mode=0o640, owner="root:vllm", text="old text")
     known: HostFacts = facts(units={"vllm-8001.service": unit(8001, "0,1")}).with_file(file)
-    text, state = deploy.previous(spec(), known)
-    assert text == "old text"
-    assert state is not None
-    assert state.running
-    assert deploy.previous(spec(), facts()) == (None, None)
+    spot = deploy.spot_of(HOST, spec(), known)
+    assert (spot.before.text, spot.before.mode, spot.before.owner) == ("old text", 0o640, "root:vllm")
+    assert (spot.unit_path, spot.ran) == (want.path, True)
+    assert deploy.spot_of(HOST, spec(), facts()).before == Before()
 
 
 def test_the_unit_file_is_written_whole_with_the_rendered_text() -> None:

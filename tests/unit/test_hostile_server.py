@@ -127,3 +127,13 @@ def test_headers_of_an_answer_are_named_in_lower_case_and_cannot_move_the_cursor
     assert (text, asked) == ("ok", ["1"])
     assert headers["x-answered-by"].startswith("127.0.0.1:8102 [2J")
     assert len(headers["x-answered-by"]) <= 200
+
+
+@pytest.mark.parametrize("name", [5, None, ["m"], {"m": 1}, True])
+def test_a_model_whose_name_is_no_text_is_not_served_and_no_traceback(name: object) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, json.dumps({"data": [{"id": name}, "m", {}]}).encode())
+
+    for asked in ("", "5", str(name)):
+        with serving(answer) as port, pytest.raises(http.Unanswered, match="serves another model"):
+            http.ask(port, asked, timeout_s=5)
