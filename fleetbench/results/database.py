@@ -20,10 +20,22 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from fleetbench.errors import FleetbenchError, UsageError, one_line, without_secrets
+from fleetbench.results.place import log_of, rests
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_S = 10
 WRITES = "fleetbench_writes"
+_COPY = "copy the directory to where it can be written, and name the copy in FLEETBENCH_RUNS"
+_MEND = "move the file away, or restore it from a copy; the raw files of each run are still there"
+# What to do, by what the database says.
+_NEXT_STEPS = {
+    "already exists": "another program's tables are there: give fleetbench its own database (FLEETBENCH_DB)",
+    "is not a database": _MEND,
+    "malformed": _MEND,
+    "locked": "another process holds the database; wait for it to end and run the command again",
+    "full": "make room on the disk, then run the command again: it goes on where it stopped",
+    "readonly": f"nothing can be written there: {_COPY}",
+}
 
 
 def parse_url(text: str) -> URL:
@@ -80,6 +92,7 @@ def open_engine(url: URL) -> Engine:
             next_step="pip install 'fleetbench[postgresql]'",
         ) from error
     if sqlite:
+        event.listen(engine, "do_connect", _read_at_rest)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -120,17 +133,23 @@ def _explained(engine: Engine, what: str) -> Iterator[None]:
 
 
 def _next_step(engine: Engine, cause: str) -> str:
-    if "already exists" in cause:
-        return "another program's tables are there: give fleetbench a database of its own (FLEETBENCH_DB)"
-    if "is not a database" in cause or "malformed" in cause:
-        return "move the file away, or restore it from a copy; the raw files of each run are still there"
-    if "locked" in cause:
-        return "another process holds the database; wait for it to end and run the command again"
-    if "full" in cause:
-        return "make room on the disk, then run the command again: it goes on where it stopped"
+    file = sqlite_file(engine.url)
+    if "unable to open" in cause and file is not None and log_of(file).is_file():
+        return f"its last writes are in {log_of(file).name}, which cannot be read there: {_COPY}"
+    known = (what for words, what in _NEXT_STEPS.items() if words in cause)
     if engine.dialect.name == "postgresql":
-        return "check that the server runs and FLEETBENCH_DB is right, then run the command again"
-    return "check path and rights of the file (FLEETBENCH_RUNS, FLEETBENCH_DB), then run the command again"
+        return next(
+            known, "check that the server runs and FLEETBENCH_DB is right, then run the command again"
+        )
+    rights = "check path and rights of the file (FLEETBENCH_RUNS, FLEETBENCH_DB), then run the command again"
+    return next(known, rights)
+
+
+def _read_at_rest(_dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]) -> None:
+    """Open a file as one that does not change where that is the only way to read it."""
+    path = Path(arguments[0])
+    if rests(path):
+        arguments[0], options["uri"] = f"{path.absolute().as_uri()}?mode=ro&immutable=1", True
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -162,6 +181,8 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+        else:
+            return  # a file that is taken for unchanging keeps its mode, and that is no error
 
 
 def _begin_sqlite(connection: Connection) -> None:

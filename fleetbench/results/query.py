@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetbench.errors import FleetbenchError, UsageError, one_line
-from fleetbench.results.place import DATABASE_VARIABLE, store_place
+from fleetbench.results.place import DATABASE_VARIABLE, rests, store_place
 from fleetbench.results.schema_history import MIGRATIONS
 from fleetbench.results.views import Dialect, View, statement, views
 
@@ -79,7 +79,8 @@ def _is_current(path: Path) -> bool:
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    options = "mode=ro&immutable=1" if rests(path) else "mode=ro"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True)
 
 
 def _ask_sqlite(path: Path, sql: str, limit_s: float, most_rows: int) -> Answer:
