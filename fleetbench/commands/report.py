@@ -147,7 +147,7 @@ def _report_imported(sources: Sequence[str], output: Path | None, form: str, dra
 
     with open_store(create=False) as store:
         found = each_once(read_imported(store, source) for source in sources)
-        path = write_imported(store, found, output, drawers)
+        path = write_imported(store, found, output, drawers, chosen="" not in sources)
     if form == "json":
         console.print_json([row for about, rows in found for row in documents(about, rows)])
     elif form == "csv":

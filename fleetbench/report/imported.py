@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,11 +52,33 @@ def read_imported(store: Store, source: str = "") -> Found:
     return tuple((found, store.imported_rows(found.id)) for found in sources)
 
 
+def place_of(found: Found, *, chosen: bool) -> Path:
+    """Return where a report on imported sources is, below the directory of runs.
+
+    `chosen`: on these alone; else on all that there are.
+    """
+    place = Path(IMPORTED_DIRECTORY)
+    if not chosen:
+        return place
+    if len(found) == 1:
+        return place / found[0][0].id / "report"
+    ids = " ".join(sorted(source.id for source, _ in found))
+    return place / "reports" / f"{len(found)}-sources-{hashlib.sha256(ids.encode()).hexdigest()[:8]}"
+
+
 def write_imported(
-    store: Store, found: Found, directory: Path | None = None, drawers: Drawers | None = None
+    store: Store,
+    found: Found,
+    directory: Path | None = None,
+    drawers: Drawers | None = None,
+    *,
+    chosen: bool = False,
 ) -> Path:
-    """Write report.html, report.md, imported.csv and the charts, and return the path of the first."""
-    place = directory or store.runs_directory / IMPORTED_DIRECTORY
+    """Write report.html, report.md, imported.csv and the charts, and return the path of the first.
+
+    `directory`: instead of `place_of`.
+    """
+    place = directory or store.runs_directory / place_of(found, chosen=chosen)
     entries = [entry for source, rows in found for entry in entries_of_import(source, rows)]
     tables = [
         grid_of_entries(each, heading(each))

@@ -69,12 +69,14 @@ def _entry(source: ImportedSource, found: ImportedRow) -> Entry:
 
 def load_of(result: BenchResult, about: Conditions) -> str:
     """Return what was sent, in words, as far as the source says: `one fixed prompt n=100 c=10`."""
+    rate = result.request_rate
     lengths = f"{about.input_len or '?'}/{about.output_len or '?'}"
     parts = [
         about.dataset or "requests",
         lengths if about.input_len or about.output_len else "",
         f"n={result.num_prompts}" if result.num_prompts else "",
         f"c={result.max_concurrency}" if result.max_concurrency else "",
+        f"{rate:g}/s" if isinstance(rate, int | float) else "",
     ]
     return one_line(" ".join(filter(None, parts)), 200)
 

@@ -9,6 +9,7 @@ from fleetbench.model import TrialState
 from fleetbench.report import nearness
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.groups import Group, grouped, start_of
+from fleetbench.report.loads import apart
 from fleetbench.report.metrics import METRICS, PER_GPU, PER_JOULE, PER_USER
 from fleetbench.report.per_request import Pooled
 from fleetbench.report.summary import Report, ReportRow
@@ -31,13 +32,15 @@ def entries_of_run(report: Report) -> tuple[Entry, ...]:
     """Return the entries of a run, in the order of its trials."""
     found: list[tuple[int, int, Entry]] = []
     for workload in report.workloads:
+        alike = [each for each in report.workloads if each.label == workload.label]
+        load = one_line(apart(workload.label, workload, alike), 200)
         rows = report.of_workload(workload)
         groups = grouped(report, rows)
         together = [row for group in groups for row in group.rows]
         alone = [Group(name=row.name, rows=(row,), pooled=row.pooled) for row in rows if row not in together]
         for group in (*groups, *alone):
             first = group.rows[0]
-            found.append((first.trial.number, first.workload_index, _entry(report, group)))
+            found.append((first.trial.number, first.workload_index, _entry(report, group, load)))
     return tuple(entry for *_, entry in sorted(found, key=lambda each: each[:2]))
 
 
@@ -62,7 +65,7 @@ def derived_values(result: BenchResult | None, telemetry: Mapping[str, Json], gp
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
-def _entry(report: Report, group: Group) -> Entry:
+def _entry(report: Report, group: Group, load: str) -> Entry:
     first = group.rows[0]
     trial = first.trial
     repeats = [repeat for row in group.rows for repeat in row.repeats] or _left_out(report, first)
@@ -82,7 +85,7 @@ def _entry(report: Report, group: Group) -> Entry:
         host=", ".join(dict.fromkeys(row.trial.host for row in group.rows)),
         config=trial.config,
         workload=first.workload,
-        load=one_line(first.workload.label),
+        load=load,
         vllm_version=trial.vllm_version,
         client="; ".join(first.client_programs),
         status=status,

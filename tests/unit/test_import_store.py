@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from fleetbench.cli import main
 from fleetbench.errors import UsageError
+from fleetbench.report.imported import place_of, read_imported
 from fleetbench.results.imports.judging import judged
 from fleetbench.results.imports.read import read_source
 from fleetbench.results.imports.values import Source
@@ -135,11 +136,13 @@ def test_imported_rows_are_listed_and_reported_apart_from_own_runs(runs: Path) -
     of_one = json.loads(_fleetbench("runs", "imported", "tensor", "--format", "json").stdout)
     assert [row["verdict"] for row in of_one] == ["valid", "invalid", "suspect", "suspect", "suspect"]
 
+    _fleetbench("report", "imported")
     shown = _fleetbench("report", "imported/tensor", "--format", "markdown").stdout
     assert "Pavlo Khmel" in shown
     assert "own-model" not in shown
     assert "read as total tokens it is 972.9, which fits" in shown
-    _fleetbench("report", "imported")
+    (one,) = (runs / "imported").glob("tensor-*/report/imported.csv")
+    assert len(list(csv.DictReader(one.read_text("utf-8").splitlines()))) == 5
     table = list(csv.DictReader((runs / "imported" / "imported.csv").read_text("utf-8").splitlines()))
     assert len(table) == 93
     stalled = [row for row in table if "stalled" in row["rules"].split()]
@@ -195,3 +198,15 @@ def test_a_report_on_nothing_says_how_to_import(runs: Path) -> None:
     done = _fleetbench("report", "imported", status=1)
     assert "nothing was imported" in done.stderr
     assert "inventory/published" in done.stderr
+
+
+def test_reports_on_chosen_sources_have_places_of_their_own(runs: Path) -> None:
+    _fleetbench("import", *(str(path) for path in sorted(PUBLISHED.glob("*.toml"))))
+    with _store(runs) as store:
+        found = read_imported(store)
+    both = place_of(found, chosen=True)
+    assert place_of(found, chosen=False) == Path("imported")
+    assert place_of(found[:1], chosen=True) == Path("imported", found[0][0].id, "report")
+    assert both == place_of(found[::-1], chosen=True)
+    assert both.parent == Path("imported/reports")
+    assert both.name.startswith("2-sources-")

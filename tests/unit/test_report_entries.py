@@ -124,3 +124,37 @@ def test_an_imported_row_has_the_same_names() -> None:
 
 def test_the_load_of_an_own_entry_is_that_of_its_workload() -> None:
     assert own(trial(1, Config()), rows=repeats(1, 10.0))[0].load == CLOSED.label  # type: ignore[arg-type]
+
+
+def test_own_workloads_of_one_label_are_loads_of_their_own() -> None:
+    """Greedy and sampled answers, and prompts of two kinds: a best one of all four would be of none."""
+    hot = replace(CLOSED, temperature=0.7)
+    uneven = replace(CLOSED, extra_args=("--burstiness", "0.5"))
+    loads = (CLOSED, hot, uneven, replace(CLOSED, num_prompts=10))
+    trials = [trial(1, Config(), workloads=loads), trial(2, Config(tp=2), workloads=loads)]
+    rows = [
+        row
+        for number in (1, 2)
+        for place in range(len(loads))
+        for row in repeats(number, 100.0 * (place + 1), workload_index=place)
+    ]
+    entries = own(*trials, rows=rows)
+    said = CLOSED.label
+    assert [entry.load for entry in entries[:4]] == [
+        f"{said} temperature=0",
+        f"{said} temperature=0.7",
+        f"{said} temperature=0 --burstiness 0.5",
+        loads[3].label,
+    ]
+    assert [len(group) for group in of_load(entries).values()] == [2, 2, 2, 2]
+
+
+def test_imported_rates_are_loads_of_their_own() -> None:
+    source, rows = published("multi-gpu-report.toml")
+    given = [
+        replace(rows[0], row=replace(rows[0].row, result=replace(rows[0].row.result, request_rate=rate)))
+        for rate in (2.0, 8.0, "inf", None)
+    ]
+    loads = [entry.load for entry in entries_of_import(source, given)]
+    assert loads[0] == "one fixed prompt n=100 c=10 2/s"
+    assert loads == [f"{loads[2]} 2/s", f"{loads[2]} 8/s", loads[2], loads[2]]

@@ -14,6 +14,7 @@ from fleetbench.errors import one_line
 from fleetbench.model import Workload
 from fleetbench.report.entry import Entry
 from fleetbench.report.gpu_names import short_gpus
+from fleetbench.report.loads import apart
 from fleetbench.report.own_entries import entries_of_run
 from fleetbench.report.summary import Report
 
@@ -99,37 +100,27 @@ def _by_load(entries: Sequence[Entry]) -> list[Entry]:
     workloads: dict[str, list[Workload]] = {}
     kinds: dict[str, set[str]] = {}
     for entry in entries:
-        known = workloads.setdefault(entry.load, [])
+        known = workloads.setdefault(_called(entry), [])
         if entry.workload not in known:
             known.append(entry.workload)
-        kinds.setdefault(entry.load, set()).add(client_kind(entry))
+        kinds.setdefault(_called(entry), set()).add(client_kind(entry))
     return [
-        replace(entry, load=one_line(_load(entry, workloads[entry.load], kinds[entry.load]), 200))
+        replace(entry, load=one_line(_load(entry, workloads[_called(entry)], kinds[_called(entry)]), 200))
         for entry in entries
     ]
 
 
+def _called(entry: Entry) -> str:
+    """Return what its load is called before it is told from others: a run alone tells its own apart only."""
+    return one_line(entry.workload.label)
+
+
 def _load(entry: Entry, workloads: Sequence[Workload], kinds: set[str]) -> str:
-    load, own = entry.load, entry.workload
-    if len(workloads) > 1:
-        differs = (
-            (f"temperature={own.temperature:g}", len({each.temperature for each in workloads})),
-            (own.prompts.rpartition("/")[2], len({each.prompts for each in workloads})),
-            (" ".join(own.extra_args), len({each.extra_args for each in workloads})),
-        )
-        told = " ".join(text for text, values in differs if text and values > 1)
-        load = f"{load} {told}".rstrip()
-        if own != workloads[0] and sum(_same_text(own, each) for each in workloads) > 1:
-            load += f" ({workloads.index(own) + 1})"
+    load = apart(_called(entry), entry.workload, workloads)
     kind = client_kind(entry)
     if len(kinds) > 1 and kind and f"{kind} client" not in load:
         load = f"{load} {kind} client"
     return load
-
-
-def _same_text(one: Workload, other: Workload) -> bool:
-    file = one.prompts.rpartition("/")[2] == other.prompts.rpartition("/")[2]
-    return file and (one.temperature, one.extra_args) == (other.temperature, other.extra_args)
 
 
 def _in_series(entries: Sequence[Entry]) -> list[Entry]:
