@@ -60,7 +60,7 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
             ),
             Objective(name="requests/s", metric=REQUESTS, missing="no request throughput was reported"),
             Objective(
-                name="goodput", metric=GOODPUT, missing="its single requests are not to be had", words=MORE
+                name="goodput", metric=GOODPUT, missing="the single requests are not to be had", words=MORE
             ),
             Objective(name="cost", metric=COST, missing="it cannot be priced", words=DEARER),
             Objective(

@@ -21,6 +21,7 @@ from fleetbench.choice.words import (
     about_slo,
     about_tie,
     headline,
+    unknown,
 )
 from fleetbench.model import Tariffs
 from fleetbench.report.entry import Entry, Status
@@ -131,7 +132,7 @@ def _answer(question: Question, wish: _Wish) -> Recommendation:
         best=found.best,
         runner_up=runner_up,
         comparison=against(found.best, runner_up, objective) if runner_up is not None else None,
-        reasons=tuple(_reasons(found, wish)),
+        reasons=tuple(_reasons(found, wish, question)),
         sensitivity=tuple(sensitivity(question, ordered, found, slo, objective, wish.others)),
         left_out=out,
         candidates=candidates,
@@ -140,8 +141,10 @@ def _answer(question: Question, wish: _Wish) -> Recommendation:
     )
 
 
-def _reasons(found: Choice, wish: _Wish) -> Iterator[str]:
-    yield headline(found, wish.objective)
+def _reasons(found: Choice, wish: _Wish, question: Question) -> Iterator[str]:
+    valid = [entry for entry in question.entries if entry.valid]
+    without = [entry for entry in valid if entry.value(wish.objective.metric) is None]
+    yield headline(found, wish.objective) + unknown(map(wish.missing, without), len(valid))
     yield from about_tie(found, wish.objective)
     yield from about_slo(found.best, wish.slo)
     yield from about_goodput(found.best, wish.slo)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from fleetbench.choice.goodput import ATTAINMENT
 from fleetbench.choice.left_out import miss, shown_ms
@@ -40,6 +41,15 @@ def headline(found: Choice, objective: Objective) -> str:
     if compared is None:
         return f"{answer}; the runner-up is {rival}."
     return f"{answer}, {says(compared, objective, against=rival)}."
+
+
+def unknown(reasons: Iterable[str], of: int) -> str:
+    """Warn of valid measurements that were no part of the choice, given why each of them was none."""
+    counted = Counter(reasons)
+    if not counted:
+        return ""
+    why = " or ".join(counted)
+    return f" {counted.total()} of {of} valid measurements are no part of that choice: {why}."
 
 
 def says(compared: Comparison, objective: Objective, *, against: str = "") -> str:

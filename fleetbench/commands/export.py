@@ -14,6 +14,9 @@ from fleetbench.whole_file import write_whole
 
 if TYPE_CHECKING:
     from fleetbench.report.columns import Table
+    from fleetbench.report.per_request import Reader
+    from fleetbench.results.rows import MeasurementRow
+    from fleetbench.results.samples import Samples
     from fleetbench.results.store import Store
 
 FORMATS = ("markdown", "csv", "parquet", "json", "vllm", "archive", "prometheus")
@@ -107,12 +110,36 @@ def _table(store: Store, ids: Sequence[str], rows: str) -> Table:
         for run_id in ids:
             report = read_report(store, run_id, requests=rows == "summary")
             if rows == "requests":
-                yield request_table(report, sample_reader(store.directory(run_id)))
+                read = _Reading(sample_reader(store.directory(run_id)))
+                yield request_table(report, read)
+                read.say(run_id)
             else:
                 yield summary_table(report) if rows == "summary" else measurement_table(report)
 
     found = list(tables())
     return Table(found[0].columns, tuple(row for table in found for row in table.rows))
+
+
+class _Reading:
+    """Reads the requests of measurements, and counts those whose requests are not to be had."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self.asked = self.lacking = 0
+
+    def __call__(self, row: MeasurementRow) -> Samples | None:
+        samples = self._read(row)
+        self.asked += 1
+        self.lacking += samples is None
+        return samples
+
+    def say(self, run_id: str) -> None:
+        """Warn that rows are missing."""
+        if self.lacking:
+            console.progress(
+                f"{run_id}: without the requests of {self.lacking:,} of {self.asked:,} measurements: "
+                "their result.json is not there, or holds none"
+            )
 
 
 def _prometheus(ids: Sequence[str]) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
-from fleetbench.errors import Unreadable, one_line
+from fleetbench.errors import FleetbenchError, Unreadable, one_line
 from fleetbench.model import TrialState
 
 if TYPE_CHECKING:
@@ -132,18 +132,40 @@ def add(archives: tuple[Path, ...], unfinished: bool) -> None:
     """Add runs that `fleetbench export RUN --format archive` wrote, with their raw files.
 
     Every file is compared with the hash in the archive, every row with what a store can hold. A run that is
-    there already stays as it is; one that is there with other content is refused.
+    there already stays as it is; one that is there with other content is refused. A FILE that cannot be added
+    does not keep the others out; the exit status is 1 then.
     """
     from fleetbench.export.adding import add_archive
     from fleetbench.results.store import open_store
 
+    refused: list[FleetbenchError] = []
     with open_store() as store:
         for path in archives:
-            found = add_archive(store, path, unfinished=unfinished)
+            try:
+                found = add_archive(store, path, unfinished=unfinished)
+            except FleetbenchError as exc:
+                refused.append(_of_file(path, exc))
+                continue
             console.write(found.run_id)
             without = f", {found.left_out:,} large ones left out" if found.left_out else ""
             what = "added" if found.new else "was there"
             console.progress(f"{found.run_id}: {what}, {found.files:,} raw files{without}")
+    if len(archives) > 1:
+        for each in refused:
+            console.error(each)
+    if refused:
+        number = f"{len(refused):,} of {len(archives):,} files were not added"
+        raise FleetbenchError(number) if len(archives) > 1 else refused[0]
+
+
+def _of_file(path: Path, exc: FleetbenchError) -> FleetbenchError:
+    """Return an error that says which file it is about, and what to do."""
+    name = one_line(path.name, 80)
+    return FleetbenchError(
+        exc.what if name in exc.what else f"{name}: {exc.what}",
+        cause=exc.cause,
+        next_step=exc.next_step or "give files that `fleetbench export RUN --format archive` wrote",
+    )
 
 
 @runs.command()

@@ -500,6 +500,21 @@ def test_a_run_travels_by_two_commands(tmp_path: Path, monkeypatch: pytest.Monke
     assert "cannot add nothing.tar.xz" in listed.stderr
 
 
+def test_a_file_that_is_no_archive_is_named_and_keeps_no_other_one_out(
+    measured: tuple[Store, str], archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "env.sh"
+    other.write_text("export X=1\n")
+    alone = call(tmp_path / "alone", monkeypatch, "runs", "add", str(other))
+    assert (alone.exit_code, alone.stdout) == (1, "")
+    assert "env.sh: this is no archive of a run" in alone.stderr
+    assert "next:  give files that `fleetbench export RUN --format archive` wrote" in alone.stderr
+    both = call(tmp_path / "both", monkeypatch, "runs", "add", str(other), str(archive))
+    assert (both.exit_code, both.stdout) == (1, f"{measured[1]}\n")
+    assert "env.sh: this is no archive of a run" in both.stderr
+    assert "1 of 2 files were not added" in both.stderr
+
+
 def test_small_is_for_archives_and_an_unknown_run_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

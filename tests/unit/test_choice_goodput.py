@@ -119,6 +119,7 @@ def test_the_best_by_goodput_is_not_the_fastest() -> None:
     assert found.best is not None
     assert found.best.trial == 1
     assert "more than tp=2 dp=1" in found.sentence
+    assert "no part of that choice" not in found.sentence
     assert any(line.startswith("By tokens/s: tp=2 dp=1") for line in found.sensitivity)
 
 
@@ -126,7 +127,9 @@ def test_one_repeat_without_its_requests_leaves_the_configuration_out_and_says_s
     found = recommend(entries(without=(1, 2)), objective=objective_named("goodput"))
     assert found.best is not None
     assert found.best.trial == 2
-    assert found.left_out[0].why == "its single requests are not to be had"
+    assert found.left_out[0].why == "the single requests are not to be had"
+    warning = "1 of 2 valid measurements are no part of that choice: the single requests are not to be had."
+    assert found.sentence.endswith(f". {warning}")
 
 
 def test_what_is_not_valid_has_none() -> None:

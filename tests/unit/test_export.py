@@ -141,7 +141,8 @@ def test_single_requests_come_from_the_raw_files(runs: Path) -> None:
         "errors": ["", "", "refused"],
     }
     with open_store() as store:
-        measured_run(store, repeats=1, reports=lambda repeat: requests)
+        run = measured_run(store, repeats=1, reports=lambda repeat: requests)
+        place = store.directory(run) / "trial-01" / "workload-0" / "measure-1"
     found = list(csv.DictReader(io.StringIO(exported("--format", "csv", "--rows", "requests"))))
     assert [row["request"] for row in found] == ["1", "2"]
     assert [float(row["ttft_ms"]) for row in found] == [10.0, 20.0]
@@ -149,6 +150,10 @@ def test_single_requests_come_from_the_raw_files(runs: Path) -> None:
     assert [float(row["tpot_ms"]) for row in found] == [100.0, 200.0]
     assert [float(row["started_s"]) for row in found] == [0.0, 0.5]
     assert [row["input_tokens"] for row in found] == ["7", "8"]
+    assert "without the requests" not in export("--format", "csv", "--rows", "requests").stderr
+    (place / "result.json").unlink()
+    said = export("--format", "csv", "--rows", "requests").stderr
+    assert f"{run}: without the requests of 1 of 1 measurements" in said
 
 
 def csvkit(tool: str, *arguments: str) -> str:
