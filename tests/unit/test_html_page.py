@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from imported_figures import published
-from report_rows import TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
+from report_rows import CLOSED, TOO_LITTLE_MEMORY, measurement, repeats, result, run, trial
 from sample_report import INVALID, OUT_OF_MEMORY, SUSPECT, everything
 
 from fleetbench.choice.recommend import recommendations
@@ -339,7 +339,7 @@ def test_charts_stand_by_section_and_the_first_ones_are_shown_at_once() -> None:
     drawn = [(_chart(f"m{place}", Section.METRICS), svg) for place in range(9)]
     drawn.append((_chart("split", Section.CHOICE), svg))
     page = with_charts(page_of_run(everything(), Kept()), drawn)
-    assert [gallery.title for gallery in page.galleries] == ["Which split", "Metric by metric"]
+    assert [gallery.title for gallery in page.galleries] == ["Which configuration", "Metric by metric"]
     assert [len(gallery.drawings) for gallery in page.galleries] == [1, 5]
     assert [len(gallery.more) for gallery in page.galleries] == [0, 4]
     text = html(page)
@@ -371,3 +371,12 @@ def test_a_report_of_200_trials_with_all_their_evidence_is_smaller_than_5_mb(tmp
     page = page_of_run(everything(tmp_path, 200), Kept(directory=tmp_path, page=tmp_path))
     assert len(page.results.rows) == 200
     assert len(html(page).encode()) < MOST_BYTES - LEAST_BYTES
+
+
+def test_a_ladder_of_one_configuration_has_bars_of_one_scale_and_says_itself_once() -> None:
+    loads = (CLOSED, replace(CLOSED, max_concurrency=8))
+    rows = [*repeats(1, 400.0, 400.0), *repeats(1, 100.0, 100.0, workload_index=1)]
+    page = page_of_run(summarise(run(), [trial(1, Config(), workloads=loads)], rows), Kept())
+    shares = {row.cells["output_throughput"].share for row in page.results.rows}
+    assert shares == {100.0, 25.0}
+    assert not [text for text in page.findings if text.startswith(CLOSED.label)]

@@ -42,7 +42,7 @@ ALT_CHARACTERS = 900
 class Section(StrEnum):
     """Where a chart belongs in a report, in this order."""
 
-    CHOICE = "Which split"
+    CHOICE = "Which configuration"
     LOAD = "Under load"
     HARDWARE = "Beside the hardware"
     METRICS = "Metric by metric"

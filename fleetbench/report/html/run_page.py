@@ -164,7 +164,8 @@ def _findings(report: Report) -> Iterator[str]:
     metrics = headlines(report)
     for metric in metrics:
         yield finding(report, metric)
-    if metrics and len(report.workloads) > 1:
+    ranks = any(sum(row.valid for row in report.of_workload(each)) > 1 for each in report.workloads)
+    if metrics and len(report.workloads) > 1 and ranks:
         for workload in report.workloads:
             sentence = about_workload(report, report.of_workload(workload), OUTPUT)
             yield f"{one_line(workload.label)}: {sentence}"

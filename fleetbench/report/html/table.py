@@ -67,11 +67,7 @@ def results(
     """
     metrics = [metric for metric in _ORDER if any(_counts(entry, metric) for entry in entries)]
     axes = {key: [_said(of(entry)) for entry in entries] for key, _, of in _AXES}
-    highest = {
-        id(entry): max((found.values.get(OUTPUT.key, 0.0) for found in group if found.valid), default=0.0)
-        for group in of_load(entries).values()
-        for entry in group
-    }
+    highest = _highest(entries)
     filters = tuple(_filters(axes))
     told = {found.key for found in filters}
     rows = []
@@ -101,6 +97,20 @@ def results(
         counts={status: counts[status] for status in Status if counts[status]},
         notes=notes,
     )
+
+
+def _highest(entries: Sequence[Entry]) -> dict[int, float]:
+    """Return what each entry's bar is a share of: the most under its load, or under any where none has two.
+
+    A row beside no other one would be the whole of itself.
+    """
+    loads = tuple(of_load(entries).values())
+    ranks = any(sum(entry.valid for entry in load) > 1 for load in loads)
+    return {
+        id(entry): max((found.values.get(OUTPUT.key, 0.0) for found in group if found.valid), default=0.0)
+        for group in (loads if ranks else (tuple(entries),))
+        for entry in group
+    }
 
 
 def gap(entry: Entry) -> str:

@@ -106,7 +106,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A cell: its text, what it is sorted by, and its share of the best of its workload in percent.
+    """A cell: its text, what it is sorted by, and its share of the best (of its workload, or of all).
 
     `doubtful` numbers are of a row that does not count.
     """
