@@ -19,13 +19,16 @@ HERE = Path(__file__).parent
 # Minutes each: two processes that take file by file end together when these come first.
 LONG = (
     "interruptions",
-    "falsifiers",
-    "clean_measurements",
-    "evidence",
-    "sampling_on_hosts",
-    "measuring",
-    "promote",
+    "balancer",
+    "many_hosts",
     "sweeps",
+    "packing",
+    "sweep_axes",
+    "proof",
+    "clean_measurements",
+    "promote",
+    "loans",
+    "falsifiers",
 )
 GPUS = ("driver=570.172.08 cuda=12.8|4x H100", "2x MI300X")
 
