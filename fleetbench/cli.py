@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from fleetbench import __version__, console
-from fleetbench.errors import Exit, FleetbenchError, Interrupted, one_line
+from fleetbench.errors import Exit, FleetbenchError, Interrupted, UsageError, one_line
 
 # name: (module:attribute, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -97,6 +97,8 @@ class LazyGroup(click.Group):
 
     def _fail(self, ctx: click.Context, exc: Exception) -> None:
         console.error(exc, debug=bool(ctx.params.get("debug")))
+        if isinstance(exc, UsageError):  # as click's own; of `invoke` 2 means something else
+            ctx.exit(Exit.WRONG_USAGE)
         ctx.exit(exc.exit_status if isinstance(exc, FleetbenchError) else Exit.FAILED)
 
 

@@ -16,6 +16,7 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1
     CHANGES_PENDING = 2
+    WRONG_USAGE = 2  # of `fleetbench`, where nothing is pending
     NOT_REACHED = 3
     REGRESSION = 4
     INTERRUPTED = 130

@@ -72,8 +72,8 @@ def lay_out(
     """Given headings and cells, return how they stand in `width` characters; None is room for everything.
 
     Columns named in `spare` are left out where there is no room, the first one first. What still has none
-    goes into further panels, each begun by the leading columns that tell the rows apart: the first one, and
-    those of text behind it.
+    goes into further panels, each begun by the leading columns that tell most rows apart: the first one,
+    and those of text behind it.
     """
     needs = [_need(heading, [row[place] for row in rows]) for place, heading in enumerate(columns)]
     kept = list(range(len(columns)))
@@ -158,12 +158,13 @@ def _panels(
 def _keys(
     names: Sequence[int], needs: Sequence[_Need], rows: Sequence[Sequence[str]], width: int
 ) -> Sequence[int]:
+    found, told_apart = names[:1], 0
     for number in range(1, min(_MOST_KEYS, len(names)) + 1):
         keys = names[:number]
-        told_apart = len({tuple(row[place] for place in keys) for row in rows}) == len(rows)
-        if told_apart and _fits(keys, needs, width // 2):
-            return keys
-    return names[:1]
+        different = len({tuple(row[place] for place in keys) for row in rows})
+        if different > told_apart and (number == 1 or _fits(keys, needs, width // 2)):
+            found, told_apart = keys, different
+    return found
 
 
 def _widths(needs: Sequence[_Need], width: int) -> list[int]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
+from fleetbench.commands.given import inventory_directory
 from fleetbench.commands.inventory import inventory_option
 from fleetbench.commands.plan import read_saved_config, saved_config
 from fleetbench.errors import Unreadable, UsageError, one_line
-from fleetbench.inventory import default_directory, load
+from fleetbench.inventory import load
 from fleetbench.inventory.names import near_names
 from fleetbench.model import Config
 
@@ -97,8 +98,10 @@ def ceiling(
     shape, given = _model(model_name, config_file, directory)
     arguments = (*given, *_split(serve_args))
     read_arguments(arguments)  # a number that is none is refused
+    _refuse_misspelt(_split(serve_args))
+    version = _version(version) if version else newest_vllm()
     setting = Setting(architecture=shape, card=card, config=config, words=arguments)
-    found = forecast(setting, _concurrencies(concurrency), input_len, output_len, version or newest_vllm())
+    found = forecast(setting, _concurrencies(concurrency), input_len, output_len, version)
     _show(model_name, setting, found, f"{input_len}/{output_len}", form)
 
 
@@ -148,7 +151,7 @@ def _model(name: str, config_file: str, directory: Path | None) -> tuple[Archite
 
     if config_file:
         return read_saved_config(Path(config_file)), ()
-    place = directory or default_directory()
+    place = inventory_directory(directory)
     models = load(place).models if place.is_dir() else {}
     repo = models[name].repo if name in models else name
     arguments = models[name].serve_args if name in models else ()
@@ -157,12 +160,19 @@ def _model(name: str, config_file: str, directory: Path | None) -> tuple[Archite
     except Unreadable as exc:
         shape = architecture_named(repo)
         if shape is None:
-            exc.cause = f"nor does the table of models, which has {', '.join(known())}"
-            near = near_names(repo.rstrip("/").rpartition("/")[2], (*models, *known()), limit=2)
+            nowhere = "" if place.is_dir() else f"there is no inventory at {place}, and "
+            exc.cause = f"{nowhere}the table of models has only {', '.join(known())}"
+            near = _meant(repo.rstrip("/").rpartition("/")[2], (*models, *known()))
             if near:
                 exc.next_step = f"did you mean {' or '.join(near)}? Else {exc.next_step}"
             raise
         return shape, arguments
+
+
+def _meant(wrong: str, there: tuple[str, ...]) -> tuple[str, ...]:
+    """A name that begins like it was meant before one that looks like it: qwen3-coder has sizes."""
+    longer = tuple(name for name in there if wrong and name.lower().startswith(wrong.lower()))
+    return longer[:2] or near_names(wrong, there, limit=2)
 
 
 def _split(text: str) -> list[str]:
@@ -170,6 +180,35 @@ def _split(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as exc:
         raise UsageError(f"--serve-args cannot be split into words: {exc}") from exc
+
+
+def _refuse_misspelt(words: list[str]) -> None:
+    """Refuse what no vLLM knows and is one of its arguments but for a slip: it would count for nothing."""
+    from difflib import get_close_matches
+
+    from fleetbench.vllm_features import feature_table
+
+    for word in words:
+        if not word.startswith("--") or feature_table().serve_flag(word) is not None:
+            continue
+        option = word.partition("=")[0].replace("_", "-")[:100]
+        if near := get_close_matches(option, feature_table().flags["serve"], n=1, cutoff=0.9):
+            raise UsageError(
+                f"--serve-args: {one_line(option, 60)!r} is not known", next_step=f"did you mean {near[0]}?"
+            )
+
+
+def _version(text: str) -> str:
+    """The version, when the table of releases has its line: of one to come nobody knows how it works."""
+    from fleetbench.ceiling.forecast import newest_vllm
+    from fleetbench.vllm_features import parse_version
+
+    newest = newest_vllm()
+    if parse_version(newest) < parse_version(text):
+        raise UsageError(
+            f"--vllm {one_line(text, 40)} is not known", next_step=f"the newest that is known is {newest}"
+        )
+    return text
 
 
 def _concurrencies(text: str) -> list[int]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
-from fleetbench.errors import FleetbenchError, Regression, UsageError, one_line
+from fleetbench.commands.given import not_empty
+from fleetbench.errors import FleetbenchError, NotPossible, Regression, UsageError, one_line
 
 if TYPE_CHECKING:
     from fleetbench.report.compare.compared import Compared
@@ -19,7 +20,9 @@ FORMATS = ("table", "markdown", "json", "csv")
 
 @click.command()
 @click.argument("which", metavar="A [B…]", nargs=-1, required=True)
-@click.option("--by", metavar="FIELD", default="", help="Compare by a field: host, gpu, vllm, model, tp …")
+@click.option(
+    "--by", metavar="FIELD", default="", callback=not_empty, help="Compare by: host, gpu, vllm, model, tp …"
+)
 @click.option(
     "--fail-on",
     "limits",
@@ -130,18 +133,44 @@ def _show(
                     console.write(f"  {one_line(text, 2000)}")
 
 
-def _refusal(one: Compared) -> UsageError:
+def _refusal(one: Compared) -> NotPossible:
     there = list(dict.fromkeys(each.sentence for each in one.in_the_way))
     more = f" and {len(there) - 3} more" if len(there) > 3 else ""
-    per_gpu = "--per-gpu, or " if any(each.key == "gpus" for each in one.in_the_way) else ""
-    return UsageError(
+    ways = [way] if (way := _both_sides(one)) else []
+    ways += ["--per-gpu"] if any(each.key == "gpus" for each in one.in_the_way) else []
+    return NotPossible(
         f"{one.other.label} and {one.baseline.label} are not one population",
         cause="; ".join(there[:3]) + more,
-        next_step=f"choose what is alike (RUN:c=64), name it on both sides, {per_gpu}or --anyway",
+        next_step=f"choose what is alike, {', '.join([*ways, 'or --anyway'])}",
     )
 
 
+def _both_sides(one: Compared) -> str:
+    """What would ask for the differences: the filters that name them on each side; empty where none does."""
+    from fleetbench.report.compare.conditions import ASPECTS
+    from fleetbench.report.compare.selectors import FIELDS
+
+    asking: dict[str, tuple[str, str]] = {}
+    for each in one.in_the_way:
+        told = ASPECTS[each.key].told if each.key in ASPECTS else ()
+        field = next((name for name in told if name in FIELDS), "")
+        if not field:
+            return ""
+        asking.setdefault(field, (each.one, each.other))
+    one_side, other = (
+        ",".join(f"{field}={_typed(values[side])}" for field, values in asking.items()) for side in (0, 1)
+    )
+    return f"or ask for it on both sides, beside other filters (…:{one_side} and …:{other})"
+
+
+def _typed(value: str) -> str:
+    word = {"no limit": "none", "all at once": "none"}.get(value, value)
+    return f"'{word}'" if " " in word else word
+
+
 def _end(outcome: Outcome, *, strict: bool) -> None:
+    from fleetbench.report.compare.text import counted_comparisons
+
     lost, unclear = outcome.regressions, outcome.unclear
     if not outcome.judged:
         raise FleetbenchError(
@@ -154,7 +183,7 @@ def _end(outcome: Outcome, *, strict: bool) -> None:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         what = f"{len(lost)} regression{'s' if len(lost) != 1 else ''}"
         raise Regression(
-            f"{what}, {len(unclear)} not ruled out, of {outcome.judged} comparisons",
+            f"{what}, {len(unclear)} not ruled out, of {counted_comparisons(outcome.judged)}",
             cause=f"{found[0].sentence}{more}",
             next_step="--format json names each",
         )

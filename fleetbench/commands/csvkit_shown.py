@@ -9,12 +9,13 @@ import os
 import signal
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleetbench.errors import FleetbenchError, UsageError, one_line
+from fleetbench.errors import FleetbenchError, Unreadable, UsageError, one_line
 
 # Of CSV that we wrote: csvkit guesses the delimiter from the beginning of a file, and wide rows mislead it.
 OURS = ("--snifflimit", "0")
@@ -32,19 +33,24 @@ def described(text: str, *options: str) -> str:
 
 def _shown(module: str, name: str, text: str, options: Sequence[str]) -> str:
     if not text.strip():
-        raise UsageError("there is nothing to show", cause="the CSV has no line")
+        raise Unreadable("there is nothing to show", cause="the CSV has no line")
     with tempfile.TemporaryDirectory(prefix="fleetbench-") as place, _left_alone():
         path = Path(place) / "table.csv"
         path.write_text(text, "utf-8")
         utility = _with_numbers(_utility(module, name))
         output, errors = io.StringIO(), io.StringIO()
         try:
-            utility([*options, str(path)], output, errors).run()
+            with warnings.catch_warnings():  # agate's speak of its own files
+                warnings.simplefilter("ignore")
+                utility([*options, str(path)], output, errors).run()
         except SystemExit as exc:
             raise UsageError(f"{module} does not take {' '.join(options)}") from exc
         except Exception as exc:
-            said = f"{type(exc).__name__}: {exc}"
-            raise FleetbenchError(f"{module} cannot show this", cause=one_line(said, 200)) from exc
+            raise FleetbenchError(
+                "this cannot be shown as a table",
+                cause=one_line(str(exc) or type(exc).__name__, 200),
+                next_step="give a CSV file: one header line, and a line for each row",
+            ) from exc
         return "\n".join(map(_printable, output.getvalue().splitlines()))
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
-from fleetbench.errors import FleetbenchError, UsageError, one_line
+from fleetbench.commands.given import not_imported
+from fleetbench.errors import FleetbenchError, NotPossible, UsageError, one_line
 from fleetbench.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -64,12 +65,15 @@ def export(
     """
     from fleetbench.results.store import open_store
 
+    _refuse_misnamed(output, form)
     if small and form != "archive":
         raise UsageError("--small is for --format archive")
     if form not in _TABLES and ctx.get_parameter_source("rows") is click.core.ParameterSource.COMMANDLINE:
         raise UsageError("--rows is for csv, parquet and json")
     with open_store(create=False) as store:
         named = runs or (() if form == "prometheus" else ("latest",))
+        for name in named:
+            not_imported(name, "runs are exported")
         ids = list(dict.fromkeys(store.run(name).id for name in named))
         if form == "archive":
             _archives(store, ids, output, small)
@@ -78,6 +82,22 @@ def export(
         else:
             content = _prometheus(ids) if form == "prometheus" else _content(store, ids, form, rows)
             _write(content, form, output, ids)
+
+
+def _refuse_misnamed(output: Path | None, form: str) -> None:
+    """Refuse a file whose name says another format, or that lies nowhere: mostly a slip."""
+    if output is None or output.is_dir():
+        return
+    called = next((each for each, ending in _ENDINGS.items() if output.suffix == f".{ending}"), form)
+    if called != form and form in _ENDINGS:
+        raise UsageError(
+            f"{one_line(output.name, 80)} is called {called}, and --format is {form}",
+            next_step=f"call it .{_ENDINGS[form]}, or give --format {called}",
+        )
+    if form != "vllm" and not output.parent.is_dir():
+        raise UsageError(
+            f"there is no directory {one_line(str(output.parent), 200)}", next_step="make it, or correct -o"
+        )
 
 
 def _content(store: Store, ids: Sequence[str], form: str, rows: str) -> bytes:
@@ -173,13 +193,13 @@ def _sweeps(store: Store, ids: Sequence[str], output: Path | None) -> None:
     for run_id in ids:
         files = sweep_files(store.run(run_id), store.trials(run_id), store.measurements(run_id))
         if not any(name.endswith("summary.json") for name in files):
-            raise UsageError(
+            raise NotPossible(
                 f"run {run_id} has no valid measurement", next_step=f"fleetbench report {run_id} says why"
             )
         base = output or Path(f"{run_id}-vllm")
         directory = base / run_id if len(ids) > 1 else base
         if directory.is_dir() and any(directory.iterdir()):
-            raise UsageError(
+            raise NotPossible(
                 f"{one_line(str(directory))} is not empty",
                 cause="vLLM's tools would read what is in it, too",
                 next_step="give another directory with -o",
@@ -197,6 +217,11 @@ def _archives(store: Store, ids: Sequence[str], output: Path | None, small: bool
     from fleetbench.export.archive import SUFFIXES
     from fleetbench.export.archiving import archive_run
 
+    if len(ids) > 1 and output is not None and output.name.endswith((*SUFFIXES, ".tar")):
+        raise UsageError(
+            f"{len(ids)} runs are {len(ids)} archives, and {one_line(output.name, 80)} is one file",
+            next_step="name a directory with -o",
+        )
     single = output if output is not None and len(ids) == 1 and not output.is_dir() else None
     for run_id in ids:
         path = single or (output or Path()) / f"{run_id}{SUFFIXES[0]}"

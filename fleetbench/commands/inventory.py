@@ -35,7 +35,7 @@ def inventory_option(command: Callable[..., None]) -> Callable[..., None]:
         "directory",
         type=click.Path(path_type=Path),
         envvar="FLEETBENCH_INVENTORY",
-        help="Inventory directory  [default: inventory, beside tasks.py]",
+        help="Inventory directory  [default: inventory, here or beside a tasks.py above]",
     )(command)
 
 

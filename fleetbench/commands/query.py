@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
+from fleetbench.commands.given import not_imported
+from fleetbench.commands.nearest import file_step, refuse_misspelt
 from fleetbench.errors import UsageError, one_line
 
 if TYPE_CHECKING:
@@ -110,6 +112,12 @@ def _csv_of(
         if not columns:
             return read_text(what), (), 0
         raise UsageError("-c is for runs and queries", next_step=f"csvcut -c {one_line(columns, 60)} FILE")
+    elif "/" in what or Path(what).suffix:
+        refuse_misspelt(what)
+        not_imported(what, "runs, queries and CSV files are shown")
+        raise UsageError(
+            f"there is no file {one_line(what, 100)}", next_step=file_step(what, "RUN, SELECT or FILE.csv")
+        )
     else:
         from fleetbench.report.columns import summary_table
         from fleetbench.report.files import read_report

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
+from fleetbench.commands.given import inventory_directory, not_empty
 from fleetbench.commands.inventory import inventory_option
 from fleetbench.commands.nearest import refuse_misspelt
 from fleetbench.errors import Exit, UsageError, one_line
-from fleetbench.inventory import default_directory
 from fleetbench.inventory.tariff import EXAMPLE, find_tariff
 from fleetbench.model import Tariffs
 
@@ -31,6 +31,7 @@ IMPORTED = "imported"
     "--slo",
     metavar="BOUNDS",
     default="",
+    callback=not_empty,
     help="What has to hold, in quotes: 'ttft_p99_ms<2000,tpot_p99_ms<60'. Latencies are ttft, tpot, itl and "
     "e2el, statistics p50, p90, p95, p99, mean. 'ttft_p99<2s' and ttft_p99_ms:2000 (<=) are the same.",
 )
@@ -46,6 +47,7 @@ IMPORTED = "imported"
     "--tariff",
     metavar="FILE|WORDS",
     default="",
+    callback=not_empty,
     help="What hosts cost: a file, or 'host_price=300000,gpus=8,years=4,kwh_price=0.20,pue=1.3'. Default: "
     "tariff.toml of the inventory, where it has one.",
 )
@@ -69,7 +71,7 @@ def recommend(
     several kinds of GPU, with several shapes of requests or context lengths gets one answer for each.
 
     RUN is an id, the beginning of one, or `latest`; `imported/SOURCE` chooses among imported rows. Exit
-    status 1 when nothing can be chosen; then it says what comes nearest.
+    status 1 when no question has an answer; then it says what comes nearest.
 
     \b
     fleetbench recommend latest --slo 'ttft_p99_ms<2000,tpot_p99_ms<60'
@@ -83,7 +85,7 @@ def recommend(
     from fleetbench.results.store import open_store
 
     bounds, wanted = parse_slo(slo), objective_named(objective)
-    tariffs = find_tariff(tariff, directory or default_directory())
+    tariffs = find_tariff(tariff, inventory_directory(directory))
     refuse_unanswerable(wanted.name, bounds, tariffs)
     with open_store(create=False) as store:
         entries = read_entries(store, run, bounds)
@@ -97,7 +99,7 @@ def recommend(
             if place:
                 console.write("")
             show(one, next_step(one), among=len(found))
-    if not found or any(one.best is None for one in found):
+    if all(one.best is None for one in found):
         context.exit(Exit.FAILED)
 
 
@@ -156,7 +158,7 @@ def show(found: Recommendation, command: str, *, among: int = 1) -> None:
         console.print_table(made.columns, made.rows)
         if len(found.candidates) > MOST_ROWS:
             console.write(f"… and {len(found.candidates) - MOST_ROWS} more: --format json has all")
-    _list("what would change it", found.sensitivity)
+    _list("who wins where, and what would change that", found.sensitivity)
     _list("what could not be chosen", tuple(left_out_lines(found.left_out)))
     if command:
         console.write(f"\nnext: {one_line(command)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
+from fleetbench.commands.given import not_empty
 from fleetbench.errors import UsageError, one_line
 
 if TYPE_CHECKING:
@@ -27,7 +28,13 @@ _ON_TERMINAL = ("matrix", "strategies", "concurrency", "scaling")
 
 @click.command()
 @click.argument("runs", metavar="[RUN|latest|imported[/SOURCE]]...", nargs=-1)
-@click.option("--model", metavar="NAME", default="", help="All finished runs of a model, instead of RUN.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    default="",
+    callback=not_empty,
+    help="All finished runs of a model, instead of RUN.",
+)
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -46,6 +53,7 @@ _ON_TERMINAL = ("matrix", "strategies", "concurrency", "scaling")
     "--slo",
     default="",
     metavar="LIMITS",
+    callback=not_empty,
     help="Latencies not to exceed, as in `recommend --slo`: for the recommendation, and drawn in the curves.",
 )
 def report(runs: tuple[str, ...], model: str, output: Path | None, form: str, slo: str) -> None:

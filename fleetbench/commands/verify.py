@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetbench import console
+from fleetbench.commands.given import not_imported
 from fleetbench.errors import FleetbenchError, one_line
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def verify(run: str, form: str) -> None:
     from fleetbench.results.store import open_store
     from fleetbench.verify.verification import verify as verify_run
 
+    not_imported(run, "raw files of runs are verified")
     with open_store(create=False) as store:
         found = verify_run(store, run)
         directory = str(store.directory(found.run_id))

@@ -113,7 +113,8 @@ def _tariffs(document: Document) -> Tariffs | None:
     missing = [key for key in REQUIRED if not isinstance(table, dict) or key not in table]
     if missing:
         place.report(
-            f"expected the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}, without a default"
+            f"expected the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}:"
+            f" {'they have' if len(missing) > 1 else 'it has'} no default"
         )
     keys = {**keys, "currency": _elsewhere}
     gpus = {name: read_table(values, where, keys) for name, where, values in _named(document, "gpus")}

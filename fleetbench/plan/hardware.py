@@ -61,6 +61,11 @@ def facts_from_words(text: str) -> HostFacts:
     match = re.fullmatch(r"\s*(\d{1,4})\s*[x×*]?\s*([A-Za-z].{0,80})", text)
     count = int(match[1]) if match is not None else 0
     card = card_named(match[2]) if match is not None else None
+    if match is None and card_named(text) is not None:
+        raise UsageError(
+            f"{one_line(text, 60)!r} does not say how many GPUs",
+            next_step=f'--gpus "1x {one_line(text, 60)}"',
+        )
     if card is None or not 1 <= count <= _MOST_GPUS:
         known = ", ".join(dict.fromkeys(one.words[0] + " " + one.words[1] for one in catalogue()))
         raise UsageError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetbench.errors import FleetbenchError, UsageError
+from fleetbench.errors import FleetbenchError, NotPossible
 from fleetbench.report.charts import charts_of_entries
 from fleetbench.report.charts.written import write_charts
 from fleetbench.report.columns import LATENCY_KEYS, RESULT_KEYS, Cell, Table
@@ -42,10 +42,10 @@ _CONDITIONS = tuple(Conditions.__dataclass_fields__)
 
 
 def read_imported(store: Store, source: str = "") -> Found:
-    """Return each imported source with its rows; `source`: only that one. UsageError where there is none."""
+    """Return each imported source with its rows; `source`: only that one. NotPossible where there is none."""
     sources = (store.imported(source),) if source else store.imports()
     if not sources:
-        raise UsageError(
+        raise NotPossible(
             "nothing was imported",
             next_step="fleetbench import FILE…, for instance inventory/published/*.toml",
         )

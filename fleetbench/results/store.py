@@ -86,7 +86,8 @@ def open_store(
         if file is not None and not file.is_file():
             raise FleetbenchError(
                 f"there is no store at {file}",
-                next_step="`invoke bench` or `invoke sweep` makes one; FLEETBENCH_RUNS names another place",
+                next_step="`invoke bench` or `invoke sweep` makes one, as do `fleetbench runs add FILE` and"
+                " `fleetbench import FILE`; FLEETBENCH_RUNS names another place",
             )
         return _opened(location, directory, clock)
     if file is None:

@@ -221,11 +221,15 @@ class RunTable:
     def _unknown(self, name: str) -> None:
         ids = [row.id for row in self.runs()]
         if not ids:
-            raise UsageError("there is no run yet", next_step="`invoke bench` or `invoke sweep` makes one")
+            raise NotPossible(
+                "there is no run yet",
+                next_step="`invoke bench` makes one, `fleetbench runs add FILE` adds one",
+            )
         near = [run_id for run_id in ids if name and name.lower() in run_id]
         near += difflib.get_close_matches(name[:100], [LATEST, *ids], n=3, cutoff=0.5)
-        near = list(dict.fromkeys(near))[:3] or ids[:1]
+        near = list(dict.fromkeys(near))[:3]
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
         raise UsageError(
             f"no run {one_line(name, 60)!r}",
-            next_step=f"did you mean {' or '.join(near)}? All are listed by `fleetbench runs`",
+            next_step=f"{meant}All are listed by `fleetbench runs`",
         )

@@ -79,7 +79,7 @@ MATRIX: dict[str, str] = {
     "table_layout": "errors",
     "console": "errors table_layout",
     "commands/": "ceiling/ choice/ console drawing/ errors export/ facts/ failures inventory/ model/ plan/"
-    " report/ results/ verify/ whole_file",
+    " report/ results/ verify/ vllm_features whole_file",
     "cli": "console errors",
     "__main__": "cli",
     "verbs/": "apply audit bench/ bench_program choice/ commands/ console deploy errors facts/ fleet"

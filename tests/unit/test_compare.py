@@ -362,7 +362,7 @@ def test_metrics_that_are_left_out_are_not_judged(store: Store) -> None:
     assert "1 regression, 0 not ruled out, of 1" in invoke(*arguments, "output_throughput")[2]
     assert "nothing to judge" in invoke(*arguments, "p99_tpot")[2]
     status, _, told = invoke(*arguments, "p99_tpot", "--fail-on", "p99_ttft:5%")
-    assert status == Exit.FAILED
+    assert status == Exit.WRONG_USAGE
     assert "left out by --metric" in told
 
 

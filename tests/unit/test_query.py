@@ -298,7 +298,7 @@ def test_look_and_stat_take_a_run_a_query_and_a_file(stored: tuple[Store, str], 
     few = call("look", "latest", "-c", "trial,verdict").stdout.splitlines()
     assert [cell.strip() for cell in few[0].split("|")[1:-1]] == ["trial", "verdict"]
     wrong = call("look", "latest", "-c", "verdct")
-    assert wrong.exit_code == 1
+    assert wrong.exit_code == 2
     assert "did you mean verdict" in wrong.stderr
     described = call("stat", "select output_throughput from results").stdout
     assert "Largest value:         300" in described

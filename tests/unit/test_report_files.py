@@ -297,12 +297,12 @@ def test_the_runs_command_lists_and_shows(stored: tuple[Store, str]) -> None:
 
 
 @pytest.mark.parametrize("command", [("runs", "show"), ("report",)])
-def test_an_unknown_run_ends_with_status_1_and_a_suggestion(
+def test_an_unknown_run_ends_with_status_2_and_a_suggestion(
     stored: tuple[Store, str], command: tuple[str, ...]
 ) -> None:
     _, run_id = stored
     status, shown, told = invoke(*command, "tiny")
-    assert (status, shown) == (1, "")
+    assert (status, shown) == (2, "")
     assert f"did you mean {run_id}?" in told
     assert len(told.splitlines()) <= 3
 

@@ -147,12 +147,16 @@ def test_a_run_is_named_by_the_beginning_of_its_id_or_as_latest(store: Store) ->
 
 @pytest.mark.parametrize("name", ["nope", "", "%", "_", "' OR 1=1 --", "a\x00b", "\udcff", "x" * 5000])
 def test_an_unknown_run_is_refused_and_a_near_one_suggested(store: Store, name: str) -> None:
-    with pytest.raises(UsageError, match="there is no run yet"):
+    with pytest.raises(NotPossible, match="there is no run yet"):
         store.run(name)
     run = new_run(store)
     with pytest.raises(UsageError, match="no run") as caught:
         store.run(name)
-    assert run.id in caught.value.next_step
+    assert run.id not in caught.value.next_step  # nothing like it: the newest run would be no guess
+    assert "`fleetbench runs`" in caught.value.next_step
+    with pytest.raises(UsageError, match="no run") as near:
+        store.run(f"{run.id[:-1]}x")
+    assert f"did you mean {run.id}?" in near.value.next_step
     assert len(str(caught.value)) < 500
     with pytest.raises(UsageError):
         store.set_run_state(name, RunState.DONE)

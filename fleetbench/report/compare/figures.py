@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fleetbench.errors import UsageError
 from fleetbench.report.compare.pairs import Pair
 from fleetbench.report.metrics import DERIVED, METRICS, OUTPUT, PER_GPU, PER_JOULE, PER_USER, PROMPT, Metric
-from fleetbench.results.comparison import Comparison
+from fleetbench.results.comparison import MORE, Comparison
 
 ALL = (*METRICS, *DERIVED)
 # What all GPUs come to together: says little where one side has more of them.
@@ -41,7 +41,8 @@ class Figure:
         """What may be said: `faster by 6–9 %`."""
         if self.comparison is None:
             return "the same" if self.baseline == self.other else "no ratio: a value is not above 0"
-        return self.comparison.sentence(higher_is_better=self.metric.higher_is_better)
+        words = MORE if self.metric.unit == "tok/J" else None  # no token per joule is fast
+        return self.comparison.sentence(higher_is_better=self.metric.higher_is_better, words=words)
 
 
 def compared_as(metric: Metric, *, per_gpu: bool = False) -> Metric:

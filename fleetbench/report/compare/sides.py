@@ -38,6 +38,7 @@ def two_sides(store: Store, selectors: Sequence[Selector]) -> tuple[Side, Side]:
         if second.source == PREVIOUS or second.imported:
             raise UsageError("`previous` is the run before another one", next_step="name that one, too")
         run = store.run(second.source)
+        read_side(store, replace(second, source=run.id))  # a trial that is not there is said first
         first, second = replace(first, source=earlier_run(store, run).id), replace(second, source=run.id)
     return read_side(store, first), read_side(store, second)
 

@@ -66,6 +66,11 @@ def says(figure: Figure) -> str:
     return figure.sentence.partition(":")[0].replace(" at this noise", "")
 
 
+def counted_comparisons(number: int) -> str:
+    """Return `1 comparison`, `12 comparisons`."""
+    return f"{number:,} comparison{'s' if number != 1 else ''}"
+
+
 def counted(compared: Compared) -> tuple[str, ...]:
     """Return a sentence for each headline over all pairs: in how many it is better, worse, the same."""
     return tuple(filter(None, (_counted(compared, metric) for metric in METRICS if metric.headline)))
@@ -210,8 +215,9 @@ def _unpaired(one: Compared) -> Iterator[Block]:
     for title, rows in (("Only in A", one.missing), ("Only in B", one.added)):
         if rows:
             yield Heading(title)
-            listed = tuple(_alone(row) for row in rows[:MOST_LISTED])
-            more = len(rows) - MOST_LISTED
+            lines = tuple(dict.fromkeys(map(_alone, rows)))
+            listed = lines[:MOST_LISTED]
+            more = len(lines) - MOST_LISTED
             yield Items((*listed, f"and {more} more") if more > 0 else listed)
 
 
@@ -257,4 +263,4 @@ def _judged(outcome: Outcome) -> Iterator[Block]:
         more = len(outcome.unclear) - MOST_LISTED
         yield Items((*listed, f"and {more} more") if more > 0 else listed)
     if outcome.judged and not outcome.regressions and not outcome.unclear:
-        yield Items((f"no regression: {outcome.judged} comparisons, all within their limits",))
+        yield Items((f"no regression: {counted_comparisons(outcome.judged)}, within the limits",))
