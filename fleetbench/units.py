@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jinja2
 
-from fleetbench.errors import UsageError
+from fleetbench.errors import UsageError, without_secrets
 from fleetbench.model import Config, Device, ServiceSpec
 
 OVERRIDE_DIRECTORY = "/etc/fleetbench"
@@ -45,6 +45,15 @@ def hash_of(text: str) -> str:
     """Return the hash that a unit's text should carry: other than `hash_in`, when it was changed by hand."""
     carried = hash_in(text)
     return _hash(text.replace(carried, _SPEC_MARK)) if carried else ""
+
+
+def as_kept(text: str) -> str:
+    """Return a unit's text as a run keeps it: one of ours byte for byte, as its hash is of it.
+
+    One that others wrote, or changed, may hold a secret, which is masked.
+    """
+    carried = hash_in(text)
+    return text if carried and hash_of(text) == carried else without_secrets(text)
 
 
 def serve_arguments(spec: ServiceSpec) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def _run_cells(run: RunRow, total: Mapping[str, int], measured: Mapping[str, int
     return (
         *(run.id, run.kind.value, run.state.value, one_line(run.model), one_line(" ".join(run.hosts))),
         *(total.get(run.id, 0), measured.get(run.id, 0)),
-        *(run.created_at, run.ended_at or None, one_line(run.note) or None),
+        *(one_line(run.created_at), one_line(run.ended_at) or None, one_line(run.note) or None),
     )
 
 
@@ -195,7 +195,9 @@ def show(run: str, form: str) -> None:
             console.write(line)
         open_loans = store.loans(row.id, only_open=True)
         for loan in open_loans:
-            console.write(f"on loan     {loan.unit} on {one_line(loan.host)}, since {loan.taken_at}")
+            console.write(
+                f"on loan     {one_line(loan.unit)} on {one_line(loan.host)}, since {one_line(loan.taken_at)}"
+            )
         _print_time(store, row)
         console.write(f"\nnext: fleetbench report {row.id}")
 

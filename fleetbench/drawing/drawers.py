@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,17 @@ from fleetbench.drawing.vega import cannot_draw
 from fleetbench.errors import FleetbenchError
 
 MOST = 4  # renderers; each takes 150 MB
+LONGEST_S = 60.0  # of one drawing; the largest chart of a report takes two
+# This package and no other of the name; beside it may lie all of site-packages, with backports called like
+# modules of Python, so that its folder comes last for whatever else is imported.
+_PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import fleetbench
+sys.path.append(sys.path.pop(0))
+from fleetbench.drawing.process import main
+main()
+"""
 _BEHIND_THE_PACKAGE = Path(fleetbench.__file__).resolve().parent.parent
 
 
@@ -86,28 +98,33 @@ class _Renderer:
     """One renderer's process; its session is its own, so that Ctrl-C reaches its parent alone."""
 
     def __init__(self) -> None:
-        places = (str(_BEHIND_THE_PACKAGE), os.environ.get("PYTHONPATH", ""))
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  as long as the process
         self._process = subprocess.Popen(
             # -P: no module from the working directory, to which anybody may write.
-            [sys.executable, "-P", "-m", "fleetbench.drawing.process"],
+            [sys.executable, "-P", "-c", _PROGRAM, str(_BEHIND_THE_PACKAGE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))},
             start_new_session=True,
         )
         # Popen has pipes, as it was told to; its types do not say so.
         self._asked = cast("IO[bytes]", self._process.stdin)
         self._answers = cast("IO[bytes]", self._process.stdout)
+        self._late = False
 
     def draw(self, specification: Mapping[str, Any]) -> Picture:
+        clock = threading.Timer(LONGEST_S, self._give_up)
+        clock.start()
         try:
             self._asked.write(json.dumps(specification).encode() + b"\n")
             self._asked.flush()
             answer = json.loads(self._answers.readline())
         except (OSError, ValueError) as error:
-            raise cannot_draw(f"the renderer ended: {self._last_words()}") from error
+            late = f"it took longer than {LONGEST_S:g} s"
+            ended = late if self._late else self._last_words()
+            raise cannot_draw(f"the renderer ended: {ended}") from error
+        finally:
+            clock.cancel()
         if "svg" not in answer:
             raise FleetbenchError(answer["what"], cause=answer["cause"], next_step=answer["next_step"])
         return Picture(svg=answer["svg"].encode(), png=base64.b64decode(answer["png"]))
@@ -119,6 +136,10 @@ class _Renderer:
     def kill(self) -> int:
         self._process.kill()
         return self._process.wait()
+
+    def _give_up(self) -> None:
+        self._late = True
+        self.kill()
 
     def close(self) -> None:
         for file in (self._asked, self._answers, self._said):

@@ -36,7 +36,3 @@ def answer(specification: Mapping[str, Any]) -> dict[str, str]:
         return {"svg": svg.decode(), "png": base64.b64encode(png_of_svg(svg)).decode()}
     except FleetbenchError as error:
         return {"what": error.what, "cause": error.cause, "next_step": error.next_step}
-
-
-if __name__ == "__main__":
-    main()

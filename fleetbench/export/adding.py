@@ -17,14 +17,12 @@ from typing import IO
 from fleetbench.errors import FleetbenchError, NotPossible, Unreadable, one_line
 from fleetbench.export.archive import ABOUT, FILES, ROWS, About, read_about
 from fleetbench.export.members import Member, members
-from fleetbench.results import left_out, manifest
+from fleetbench.results import bounded_json, left_out, manifest
 from fleetbench.results.manifest import Entry
 from fleetbench.results.run_records import RunRecords, is_below, read_records, records_document
 from fleetbench.results.store import Store
 from fleetbench.whole_file import write_whole
 
-LARGEST_ABOUT = 64_000_000  # as large as a manifest can be
-LARGEST_ROWS = 512_000_000
 LONGEST_PATH = 400
 _READ = 1 << 20
 
@@ -59,11 +57,11 @@ def add_archive(store: Store, path: Path, *, unfinished: bool = False) -> Added:
                     cause="this controller would go on with it, and start on its hosts what its rows say",
                     next_step="add it with --unfinished if the archive is your own",
                 )
-            new = _settled(store, records, Path(staging) / FILES, about)
-            directory = store.directory(records.run_id)
-            left_out.keep(directory, left_out.read(directory) | dict(about.left_out))
-            if new:
-                store.add_records(records, _origin(store, file, source, about))
+            new = _is_new(store, records)
+            origin = _origin(store, file, source, about)
+            # The rows first: what the database refuses must not leave files in the place of the true ones.
+            with store.adding(records, origin) if new else contextlib.nullcontext():
+                _settle(store.directory(records.run_id), Path(staging) / FILES, about)
     except OSError as exc:
         raise FleetbenchError(
             f"cannot add {source}",
@@ -80,7 +78,7 @@ def _unpacked(file: IO[bytes], source: str, staging: Path) -> tuple[About, RunRe
     first = next(found, None)
     if first is None or PurePosixPath(first.name).name != ABOUT:
         raise Unreadable(f"{source} is no archive of a run", cause=f"{ABOUT} is not its first file")
-    about = read_about(first.content(LARGEST_ABOUT), source)
+    about = read_about(first.content(manifest.LARGEST_BYTES), source)
     if first.name != f"{about.run_id}/{ABOUT}":
         raise Unreadable(f"{source} is no archive of run {one_line(about.run_id, 60)}")
     rows, seen = b"", set()
@@ -91,7 +89,7 @@ def _unpacked(file: IO[bytes], source: str, staging: Path) -> tuple[About, RunRe
             raise Unreadable(f"{source}: {ABOUT} does not name {one_line(member.name, 80)}, or once only")
         seen.add(name)
         if name == ROWS:
-            rows = member.content(LARGEST_ROWS)
+            rows = member.content(bounded_json.LARGEST_BYTES)
             real = Entry(hashlib.sha256(rows).hexdigest(), len(rows))
         else:
             real = _written(member, _place(staging, name, source))
@@ -133,29 +131,38 @@ def _written(member: Member, path: Path) -> Entry:
     return Entry(digest.hexdigest(), member.size_bytes)
 
 
-def _settled(store: Store, records: RunRecords, files: Path, about: About) -> bool:
-    """Bring the raw files to their place; return whether the rows are still to be added.
-
-    A run that is there is left as it is, except for files that an archive made with --small did not have.
-    """
-    known, directory = store.records(records.run_id), store.directory(records.run_id)
+def _is_new(store: Store, records: RunRecords) -> bool:
+    """Return whether the rows are still to be added; NotPossible when others are there."""
+    known = store.records(records.run_id)
     if known is not None and records_document(known) != records_document(records):
         raise NotPossible(
             f"run {records.run_id} is there, and other than in the archive",
             cause=_difference(known, records),
             next_step=f"nothing was changed; the one that is there: fleetbench runs show {records.run_id}",
         )
-    if not directory.exists():
-        if files.exists():
-            files.rename(directory)
-        else:
-            directory.mkdir()
-        return known is None
+    return known is None
+
+
+def _settle(directory: Path, files: Path, about: About) -> None:
+    """Bring the raw files to their place.
+
+    What is there is left as it is; files are added that an archive made with --small did not have.
+    """
+    if directory.exists():
+        _complete(directory, files, about)
+    elif files.exists():
+        files.rename(directory)
+    else:
+        directory.mkdir()
+    left_out.keep(directory, left_out.read(directory) | dict(about.left_out))
+
+
+def _complete(directory: Path, files: Path, about: About) -> None:
     there = dict(_there(directory))
     for path, entry in ((path.removeprefix(f"{FILES}/"), entry) for path, entry in about.members.items()):
         if path in there and there[path] != entry:
             raise NotPossible(
-                f"run {records.run_id} is there, and other than in the archive",
+                f"run {about.run_id} is there, and other than in the archive",
                 cause=f"{one_line(path, 80)} differs",
                 next_step=f"nothing was changed; the one that is there: {directory}",
             )
@@ -163,7 +170,6 @@ def _settled(store: Store, records: RunRecords, files: Path, about: About) -> bo
         name = file.relative_to(files).as_posix()
         if file.is_file() and name not in there:
             write_whole(directory / name, file.read_bytes())
-    return known is None
 
 
 def _there(directory: Path) -> Iterator[tuple[str, Entry]]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fleetbench.errors import Unreadable, one_line
+from fleetbench.results import bounded_json
 from fleetbench.results.left_out import document_of, entries_of
 from fleetbench.results.manifest import Entry
 from fleetbench.results.schema_history import MIGRATIONS
@@ -64,7 +65,7 @@ def about_document(about: About) -> bytes:
 def read_about(content: bytes, source: str) -> About:
     """Given the text of `archive.json`, return what it says; Unreadable when that is nothing we know."""
     try:
-        document = json.loads(content)
+        document = bounded_json.loads(content)
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise Unreadable(
                 f"{one_line(source)} is an archive of another kind or version",

@@ -7,6 +7,7 @@ series of numbers.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ from fleetbench.errors import one_line
 from fleetbench.model import Workload
 from fleetbench.results.rows import Verdict
 
+MOST_LETTERS = 200  # of a label
 LABELS = ("host", "model", "gpu", "configuration", "workload")
 _WORKLOAD = (*("dataset", "input_len", "output_len", "num_prompts", "max_concurrency", "request_rate"),)
 # name, column of the view, factor to Prometheus' base unit, help
@@ -98,8 +100,8 @@ def _head(name: str, text: str) -> tuple[str, str]:
 
 def _key(row: Row) -> tuple[str, ...]:
     known = {name: row[name] for name in _WORKLOAD if row[name] is not None}
-    workload = Workload(**known).label
-    return (*(str(row[name] or "") for name in LABELS[:-1]), workload)
+    workload = _label(Workload(**known).label)
+    return (*(_label(row[name] or "") for name in LABELS[:-1]), workload)
 
 
 def _labels(key: tuple[str, ...]) -> str:
@@ -110,9 +112,18 @@ def _pairs(names: Iterable[str], values: Iterable[object]) -> str:
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
 
 
+def _label(value: object) -> str:
+    """Return a value as one printable line; a long one ends with the hash of it all, so that two stay two."""
+    text = one_line(str(value), len(str(value)))
+    if len(text) <= MOST_LETTERS:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return f"{text[: MOST_LETTERS - len(digest) - 1]}…{digest}"
+
+
 def _escaped(value: object) -> str:
-    """A label's value as the format wants it; line ends and control characters are blanks already."""
-    return one_line(str(value), 200).replace("\\", "\\\\").replace('"', '\\"')
+    """Return a label's value as the format wants it."""
+    return _label(value).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _seconds(when: str) -> int | None:

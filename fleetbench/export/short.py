@@ -21,7 +21,7 @@ def short_markdown(report: Report) -> str:
 
 def _parts(report: Report) -> Iterator[str]:
     run = report.run
-    yield f"### {escaped(run.repo or run.model)}, {run.created_at[:10]}"
+    yield f"### {escaped(run.repo or run.model)}, {escaped(run.created_at[:10])}"
     yield escaped("; ".join(_about(report)))
     shown = terminal_table(report)
     yield table(shown.columns, shown.rows)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetbench.errors import Unreadable, one_line
+from fleetbench.results import bounded_json
 from fleetbench.results.manifest import LARGEST_BYTES, LEFT_OUT, Entry, entry_of
 from fleetbench.results.run_records import is_below
 from fleetbench.whole_file import write_whole
@@ -43,7 +44,7 @@ def read(directory: Path) -> dict[str, Entry]:
             content = file.read(LARGEST_BYTES + 1)
         if len(content) > LARGEST_BYTES:
             raise Unreadable(f"{path} is larger than it can be")
-        document = json.loads(content)
+        document = bounded_json.loads(content)
         if document["version"] != VERSION:
             raise Unreadable(f"{path} is of version {one_line(str(document['version']), 20)}")
         found = entries_of(document["files"])

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fleetbench.errors import FleetbenchError, Unreadable, one_line
+from fleetbench.results import bounded_json
 from fleetbench.results.rows import UNFINISHED, RunRow
 from fleetbench.whole_file import write_whole
 
@@ -132,7 +133,7 @@ def read(directory: Path) -> Manifest | None:
 def parse(content: bytes, source: str) -> Manifest:
     """Given the content of a manifest's file, return it. Unreadable, with the reason, when it is none."""
     try:
-        document = json.loads(content)
+        document = bounded_json.loads(content)
         if document["version"] != VERSION:
             raise Unreadable(f"{one_line(source)} is of version {one_line(str(document['version']), 20)}")
         files = {str(path): entry_of(entry) for path, entry in document["files"].items()}

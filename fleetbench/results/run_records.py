@@ -18,6 +18,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Integer, Table
 
 from fleetbench.errors import Unreadable, one_line
 from fleetbench.model import Config, Workload
+from fleetbench.results import bounded_json
 from fleetbench.results.records import (
     ALL_AT_ONCE,
     LARGEST_INTEGER,
@@ -78,7 +79,7 @@ def read_records(content: bytes, source: str) -> RunRecords:
     Unreadable, with the place, when a column is unknown or has a value that this fleetbench never stores.
     """
     try:
-        document = storable(json.loads(content))
+        document = storable(bounded_json.loads(content))
         found = RunRecords(
             run=_checked(RUNS, document["run"], "run", run_of),
             trials=_table(TRIALS, document["trials"], trial_of),
@@ -256,6 +257,11 @@ def _out_of_place(records: RunRecords) -> str:
         return f"{one_line(records.run_id, 60)} is not a run id"
     if {row["run_id"] for row in _below(records)} - {records.run_id}:
         return "a row belongs to another run"
+    for table in (TRIALS, MEASUREMENTS, LOANS):
+        keys = [column.name for column in table.primary_key.columns]
+        rows = getattr(records, table.name)
+        if len({tuple(row[key] for key in keys) for row in rows}) < len(rows):
+            return f"one of its {table.name} is there twice"
     workloads = {row["number"]: len(row["workloads"]) for row in records.trials}
     for row in records.measurements:
         if not 0 <= row["workload_index"] < workloads.get(row["trial"], 0):

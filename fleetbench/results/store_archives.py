@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlalchemy import insert, select
 
 from fleetbench.results.database import reading, writing
@@ -32,8 +35,12 @@ class ArchiveTable(RunTable):
             }
         return RunRecords(run=dict(run), **found)
 
-    def add_records(self, records: RunRecords, origin: str) -> None:
-        """Write a run of another store down, all or nothing; `origin` says where it is from."""
+    @contextmanager
+    def adding(self, records: RunRecords, origin: str) -> Iterator[None]:
+        """Write a run of another store down, all or nothing; `origin` says where it is from.
+
+        It is there when the body, which brings its files to their place, has come to its end.
+        """
         with writing(self._engine, "add the run") as connection:
             connection.execute(insert(RUNS).values(**records.run | {"origin": storable(origin)}))
             for table, rows in (
@@ -45,3 +52,4 @@ class ArchiveTable(RunTable):
                     connection.execute(insert(table), list(rows))
             for trial, index in {(row["trial"], row["workload_index"]) for row in records.measurements}:
                 refresh(connection, records.run_id, trial, index)
+            yield

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fleetbench import __version__
 from fleetbench.bench.left import keep_files
-from fleetbench.errors import FleetbenchError
+from fleetbench.errors import FleetbenchError, without_secrets
 from fleetbench.facts.document import to_json
 from fleetbench.facts.values import HostFacts
 from fleetbench.model import Host
@@ -63,7 +63,7 @@ class Evidence:
         for name, invocation in journals.items():
             if invocation:
                 journal = self.session.read(bash(_JOURNAL, invocation), timeout_s=120)
-                content[name] = journal.stdout.encode()
+                content[name] = without_secrets(journal.stdout).encode()  # vLLM says its arguments
         keep_files(self.directory, content)
         manifest.record(self.directory.parent, self.directory.name, deep=False)
 

@@ -33,7 +33,7 @@ from fleetbench.sweep.timeline import Timeline
 from fleetbench.sweep.track import Track
 from fleetbench.sweep.trial import as_failure, prepared
 from fleetbench.transport.durable import DurableSession
-from fleetbench.units import served_by
+from fleetbench.units import as_kept, served_by
 from fleetbench.verbs.bench_load import check_load
 from fleetbench.verbs.common import Options, facts_of, session_to
 from fleetbench.verbs.display import watching
@@ -223,14 +223,15 @@ def _measure_service(ground: Ground, run: RunRow, row: TrialRow, bench: Bench, e
         unit=unit.name,
         endpoints=((address_of(bound_to(unit, now)), row.port),),
     )
-    evidence.keep_before({"unit.service": text_of(host, now, unit)}, now)
+    text = as_kept(text_of(host, now, unit))
+    evidence.keep_before({"unit.service": text}, now)
     evidence.keep_versions(host, now, bench, ground.read_facts)
     store.set_trial(
         run.id,
         row.number,
         state=TrialState.RUNNING,
         unit_name=unit.name,
-        unit_text=text_of(host, now, unit),
+        unit_text=text,
         spec_hash=unit.spec,
         vllm_version=host.build.version,
         effective={"invocation": unit.invocation},

@@ -21,9 +21,10 @@ from measured_runs import measured_run
 from fleetbench.cli import main
 from fleetbench.errors import FleetbenchError, NotPossible, Unreadable, UsageError
 from fleetbench.export.adding import add_archive
+from fleetbench.export.archive import read_about
 from fleetbench.export.archiving import archive_run
 from fleetbench.export.members import members
-from fleetbench.results import manifest, run_records
+from fleetbench.results import bounded_json, manifest, run_records
 from fleetbench.results.rows import LoanRow, RunState
 from fleetbench.results.store import Store, open_store
 from fleetbench.verify.verification import verify
@@ -440,6 +441,70 @@ def test_a_row_that_no_store_holds_is_refused(path: str, value: object, archive:
     with pytest.raises(Unreadable):
         add_archive(empty, with_rows(archive, put(path, value)))
     assert nothing_is_left(empty)
+
+
+@pytest.mark.parametrize("table", ["trials", "measurements"])
+def test_a_row_that_is_there_twice_leaves_nothing_that_blocks_the_true_archive(
+    table: str, archive: Path, empty: Store
+) -> None:
+    def twice(rows: Document) -> None:
+        rows[table].append(rows[table][0])
+
+    with pytest.raises(Unreadable) as caught:
+        add_archive(empty, with_rows(archive, twice))
+    assert caught.value.cause == f"one of its {table} is there twice"
+    assert nothing_is_left(empty)
+    assert add_archive(empty, archive).new
+
+
+def test_rows_that_the_database_refuses_leave_no_files(
+    archive: Path, other: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("fleetbench.results.run_records._out_of_place", lambda records: "")
+        with pytest.raises(FleetbenchError, match="cannot add the run"):
+            add_archive(other, with_rows(archive, lambda rows: rows["trials"].append(rows["trials"][0])))
+    assert nothing_is_left(other)
+    assert add_archive(other, archive).new
+
+
+def test_files_that_cannot_be_put_in_place_leave_no_rows(
+    archive: Path, other: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fleetbench.export.adding._settle", full)
+        with pytest.raises(FleetbenchError, match="cannot add"):
+            add_archive(other, archive)
+    assert nothing_is_left(other)
+    assert add_archive(other, archive).new
+
+
+@pytest.mark.parametrize("unit", [b"{},", b"[],", b'"",', b'{"a":{}},'])
+def test_what_would_fill_the_memory_is_refused_before_it_is_read(
+    unit: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetbench.results.bounded_json.json.loads", lambda _: pytest.fail("it was read"))
+    bomb = b'{"trials": [' + unit * 4_000_000 + b"0]}"
+    for read in (run_records.read_records, read_about, manifest.parse):
+        with pytest.raises(Unreadable) as caught:
+            read(bomb, "x")
+        assert caught.value.cause == "ValueError: more than 4,000,000 values"
+
+
+def test_a_run_of_ten_thousand_measurements_has_room() -> None:
+    """Each as large as the largest of a real run, with a trial to three of them."""
+    real = unpacked(Path(__file__).parents[2] / "docs/example-report/runs/cpu-splits.tar.xz")
+    rows = json.loads(next(content for name, content in real.items() if name.endswith("/rows.json")))
+    size_bytes = values = 0
+    for table, count in (("measurements", 10_000), ("trials", 3_400)):
+        texts = [json.dumps(row) for row in rows[table]]
+        size_bytes += count * max(map(len, texts))
+        values += count * max(sum(map(text.count, ",{[")) for text in texts)
+    assert values * 1.8 < bounded_json.MOST_VALUES
+    assert size_bytes * 1.5 < bounded_json.LARGEST_BYTES
 
 
 def test_rows_that_are_no_json_and_depths_that_end_python_are_refused() -> None:

@@ -108,3 +108,26 @@ def alive(process: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_a_module_beside_the_package_never_takes_the_place_of_python_s_own(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """In a folder of packages that is not an editable install, a backport may lie beside ours."""
+    (tmp_path / "fleetbench").symlink_to(ROOT / "fleetbench")
+    for name in ("dataclasses", "pathlib", "typing"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a backport for Python 3.3')")
+    monkeypatch.setattr("fleetbench.drawing.drawers._BEHIND_THE_PACKAGE", tmp_path)
+    with Drawers(1) as drawers:
+        assert drawers.draw(bars(1)).result().svg == svg_of(bars(1))
+
+
+def test_a_drawing_that_takes_too_long_is_ended_and_said_to_have(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "vl_convert.py").write_text("import time; time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("fleetbench.drawing.drawers.LONGEST_S", 0.5)
+    with Drawers(1) as drawers:
+        with pytest.raises(FleetbenchError) as error:
+            drawers.draw(bars(1)).result()
+        assert error.value.cause == "the renderer ended: it took longer than 0.5 s"
+        assert not any(alive(process) for process in drawers.processes)

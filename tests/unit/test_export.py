@@ -20,9 +20,11 @@ from measured_runs import measured_run
 from prometheus_client.parser import text_string_to_metric_families
 
 from fleetbench.cli import main
-from fleetbench.export.prometheus import GAUGES
+from fleetbench.export.prometheus import COLUMNS, GAUGES, exposition
+from fleetbench.export.short import short_markdown
 from fleetbench.export.vllm import sweep_files
 from fleetbench.report.columns import measurement_columns, summary_columns
+from fleetbench.report.files import read_report
 from fleetbench.results.dictionary import version
 from fleetbench.results.imports.judging import judged
 from fleetbench.results.imports.read import read_source
@@ -368,6 +370,24 @@ def test_hostile_labels_are_escaped_and_the_file_is_whole(hostile: tuple[Store, 
     assert labels["host"] == "=cmd|' /c calc'!A0 <b>|`x`\"q\\ [31m ../../etc"
     assert path.stat().st_mode & 0o777 == 0o644
     assert [path.name for path in Path().iterdir()] == ["fleetbench.prom"]
+
+
+def test_labels_that_differ_behind_what_is_shown_are_two_series() -> None:
+    row = dict.fromkeys(COLUMNS) | {"verdict": "valid", "ended_at": "2026-01-01T00:00:00Z", "ready_s": 1.0}
+    rows = [row | {"configuration": f"tp=1 {'x' * 300}{end}"} for end in ("a", "b", "b")]
+    series = [labels["configuration"] for labels, _ in families(exposition(rows))["fleetbench_ready_seconds"]]
+    assert len(series) == len(set(series)) == 2
+    assert all(len(label) == 200 for label in series)
+    alike = [row | {"configuration": f"tp=1{blank}x"} for blank in (" ", "\t")]
+    assert len(families(exposition(alike))["fleetbench_ready_seconds"]) == 1
+
+
+def test_a_time_of_another_store_moves_no_cursor(stored: tuple[Store, str]) -> None:
+    store, run_id = stored
+    report = read_report(store, run_id)
+    text = short_markdown(replace(report, run=replace(report.run, created_at="\x1b[2J<b>x")))
+    assert "\x1b" not in text
+    assert "<b" not in text.replace("\\<b", "")
 
 
 def test_an_empty_store_gives_no_series(runs: Path) -> None:

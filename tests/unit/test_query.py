@@ -25,7 +25,7 @@ from fleetbench.results.dictionary import Kind, meaning
 from fleetbench.results.imports.judging import judged
 from fleetbench.results.imports.read import read_source
 from fleetbench.results.migrations import current_version
-from fleetbench.results.query import ask
+from fleetbench.results.query import ask, sqlite_store
 from fleetbench.results.rows import MeasurementKind, RunKind, RunState, Verdict
 from fleetbench.results.store import Store, open_store
 from fleetbench.results.views import Dialect, views
@@ -315,3 +315,10 @@ def test_look_and_stat_take_a_run_a_query_and_a_file(stored: tuple[Store, str], 
 def test_a_kind_of_measurement_can_be_told(stored: tuple[Store, str]) -> None:
     kinds = {row[0] for row in asked("select distinct kind from measurements")}
     assert kinds <= {kind.value for kind in MeasurementKind}
+
+
+def test_the_tables_of_json_can_be_asked_alone(stored: tuple[Store, str]) -> None:
+    sql = "select value from json_each('[1]')"
+    if sqlite_store() is None:
+        sql = "select value::text::int from json_array_elements('[1]')"
+    assert asked(sql) == [(1,)]

@@ -131,7 +131,8 @@ def test_a_run_from_an_archive_has_them_too(store: Store, tmp_path: Path) -> Non
     records = store.records(several(store))
     assert records is not None
     with open_store(f"sqlite:///{tmp_path}/second.sqlite", tmp_path / "second") as second:
-        second.add_records(records, "a test")
+        with second.adding(records, "a test"):
+            pass
         assert len(agree(second, records.run_id)) == 3
 
 
