@@ -119,7 +119,7 @@ def test_other_totals_are_refused_where_each_gpu_is_compared(store: Store, key: 
     put_run(store, Case(config=TWO, outputs=tuple(value * 0.7 for value in NOISE)))
     for options in (("--fail-on", f"{key}:3%"), ("--fail-on", f"regression:80%,{key}:3%"), ("--metric", key)):
         status, shown, told = invoke("--per-gpu", *options)
-        assert status == Exit.FAILED
+        assert status == Exit.WRONG_USAGE
         assert not shown
         assert f"{key} is what all GPUs come to together" in told
         assert len(told.splitlines()) <= 3

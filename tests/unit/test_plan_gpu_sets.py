@@ -99,7 +99,7 @@ def test_gpus_can_be_named_in_a_few_words(text: str, count: int, name: str) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "H100", "0x H100", "8x", "8x H1000", "99999x H100", "8x \x1b[31mH100", "-1x H100"]
+    "text", ["", "0x H100", "8x", "8x H1000", "99999x H100", "8x \x1b[31mH100", "-1x H100"]
 )
 def test_words_that_name_no_gpus_are_refused_with_what_there_is(text: str) -> None:
     with pytest.raises(UsageError, match="names no GPUs") as caught:

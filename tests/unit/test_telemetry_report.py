@@ -87,5 +87,5 @@ def test_what_was_not_sampled_is_empty_in_the_csv_and_no_zero() -> None:
     rows = list(csv.DictReader(io.StringIO(text)))
 
     assert [row["generation_tps"] for row in rows] == ["99.5", ""]
-    assert [row["preemptions"] for row in rows] == ["00", ""]
+    assert [row["preemptions"] for row in rows] == ["0", ""]
     assert [row["gen_tps"] for row in rows] == ["99.5", ""]
