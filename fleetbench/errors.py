@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from fleetbench.masking import without_secrets as without_secrets
+from fleetbench.masking import without_secrets as without_secrets  # noqa: PLC0414  beside `one_line`
 
 
 class Exit(IntEnum):

@@ -29,7 +29,8 @@ _COPY = "copy the directory to where it can be written, and name the copy in FLE
 _MEND = "move the file away, or restore it from a copy; the raw files of each run are still there"
 # What to do, by what the database says.
 _NEXT_STEPS = {
-    "already exists": "another program's tables are there: give fleetbench a database of its own (FLEETBENCH_DB)",
+    "already exists": "another program's tables are there: give fleetbench a database of its own"
+    " (FLEETBENCH_DB)",
     "is not a database": _MEND,
     "malformed": _MEND,
     "locked": "another process holds the database; wait for it to end and run the command again",
