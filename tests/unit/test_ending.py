@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,6 +16,7 @@ from fleetbench import console, fleet
 from fleetbench.errors import CommandFailed, ConnectionLost, Exit, Interrupted, NotReached, NotUndone
 from fleetbench.fleet import HostOutcome, Status
 from fleetbench.verbs.ending import Ending
+from fleetbench.verbs.interruption import SIGNALS
 from fleetbench.verbs.unit_files import kept_on
 
 
@@ -26,6 +27,16 @@ def until(true: Callable[[], object]) -> None:
     assert true()
 
 
+@pytest.fixture
+def listened_to() -> Iterator[None]:
+    """Signals as an interactive shell leaves them: a job in the background of a script ignores SIGINT."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("listened_to")
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_signal_ends_the_work_and_further_ones_are_answered(
@@ -42,18 +53,18 @@ def test_a_signal_ends_the_work_and_further_ones_are_answered(
                 if not ending.stop.is_set():
                     os.kill(os.getpid(), first)
                     until(ending.stop.is_set)
-                    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    for number in SIGNALS:
                         os.kill(os.getpid(), number)
             until(lambda: len(told) >= 4)
         raise Interrupted("interrupted (the previous unit was put back)")
 
     all_hosts = [replace(HOST, name=f"host-{number}") for number in range(hosts)]
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    before = [signal.getsignal(number) for number in SIGNALS]
     outcomes = ending.on_each(all_hosts, work, status_of=lambda status: status, parallel=2)
     assert told[0] == "ending; put back first: h100-01"
     assert all(line.startswith("still being put back: h100-01") for line in told[1:])
     assert ending.exit_status(outcomes) is Exit.INTERRUPTED
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+    assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
 def test_what_was_not_put_back_is_a_failure_and_no_interruption() -> None:
