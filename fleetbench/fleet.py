@@ -16,6 +16,10 @@ from typing import Generic, TypeVar
 from fleetbench.errors import Exit, FleetbenchError, NotReached
 from fleetbench.model import Host
 
+# Handlers of signals run in the main thread alone, but the kernel may hand a signal to any: one that waits
+# without an end would then not learn of it.
+NOTICE_S = 0.2
+
 T = TypeVar("T")
 Value_co = TypeVar("Value_co", covariant=True)
 
@@ -84,6 +88,8 @@ def on_each(
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts))))
     try:
         futures = [pool.submit(one, host) for host in hosts]
+        while concurrent.futures.wait(futures, timeout=NOTICE_S).not_done:
+            pass
         return tuple(future.result() for future in futures)
     except KeyboardInterrupt:
         if stop is not None:

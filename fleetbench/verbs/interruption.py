@@ -12,6 +12,7 @@ import queue
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -26,7 +27,7 @@ _GO_ON = ("n", "no")
 _AT_ONCE = 6
 
 
-class Noted:
+class Noted(ABC):
     """While entered, SIGINT, SIGTERM and SIGHUP are notes that a thread attends to, and interrupt nothing."""
 
     def __init__(self) -> None:
@@ -60,8 +61,9 @@ class Noted:
             os._exit(Exit.INTERRUPTED)
         self._notes.put(number)
 
+    @abstractmethod
     def _attend(self) -> None:
-        raise NotImplementedError
+        """Answer the notes, one after the other; 0 is the end."""
 
 
 class Interruption(Noted):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from fleetbench import console
@@ -14,6 +15,7 @@ from fleetbench.steps import Step
 from fleetbench.transport.base import bash, check
 from fleetbench.transport.durable import DurableSession
 from fleetbench.verbs.common import audit_path
+from fleetbench.whole_file import write_whole
 
 VERIFY = r"""
 set -u
@@ -38,11 +40,12 @@ def kept_on(host: Host) -> Keep:
     """Return a function that keeps texts on the controller that could not be put back on a host."""
 
     def keep(name: str, text: str) -> str:
-        place = audit_path().parent / "left" / host.name / name
+        directory, content = audit_path().parent / "left" / host.name, text.encode()
+        # What an earlier failure left there may be the only copy of what served: it is never replaced.
+        places = (directory / (f"{name}.{number}" if number else name) for number in itertools.count())
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.touch(mode=0o600)
-            place.write_text(text, "utf-8")
+            place = next(each for each in places if not each.exists() or each.read_bytes() == content)
+            write_whole(place, content, mode=0o600)
         except OSError:
             return ""
         return str(place)

@@ -85,7 +85,7 @@ MATRIX: dict[str, str] = {
     "__main__": "cli",
     "verbs/": "apply audit bench/ bench_program choice/ commands/ console deploy errors facts/ fleet"
     " inventory/ lab/ lock model/ operations/ plan/ preflight promotion/ reconcile report/ results/ rollback/"
-    " service/ service_log steps sweep/ transport.base transport/ units",
+    " service/ service_log steps sweep/ transport.base transport/ units whole_file",
     "bootstrap": "",
     "tasks": "bootstrap model/ verbs/",
 }

@@ -15,6 +15,7 @@ from nouns import HOST
 from fleetbench import console, fleet
 from fleetbench.errors import CommandFailed, ConnectionLost, Exit, Interrupted, NotReached, NotUndone
 from fleetbench.fleet import HostOutcome, Status
+from fleetbench.model import Host
 from fleetbench.verbs.ending import Ending
 from fleetbench.verbs.interruption import SIGNALS
 from fleetbench.verbs.unit_files import kept_on
@@ -67,6 +68,23 @@ def test_a_signal_ends_the_work_and_further_ones_are_answered(
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
+@pytest.mark.usefixtures("listened_to")
+def test_a_signal_that_the_kernel_gives_to_another_thread_is_noticed() -> None:
+    ending = Ending()
+
+    def work(host: Host) -> Status:
+        if host.name == "host-0":
+            time.sleep(0.3)  # by then the main thread waits, and nothing but its own time wakes it
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        until(ending.stop.is_set)
+        return Status.OK
+
+    hosts = [replace(HOST, name=f"host-{number}") for number in range(2)]
+    outcomes = ending.on_each(hosts, work, status_of=lambda status: status, parallel=2)
+    assert ending.stop.is_set()
+    assert not any(outcome.error for outcome in outcomes)
+
+
 def test_what_was_not_put_back_is_a_failure_and_no_interruption() -> None:
     ending = Ending()
     ended = HostOutcome(HOST, Status.FAILED, None, Interrupted("x"))
@@ -99,5 +117,10 @@ def test_a_text_that_could_not_be_put_back_is_kept_for_its_owner_only(
     path = kept_on(HOST)("vllm-8001.service", "[Unit]\n")
     assert path == str(place / "left" / HOST.name / "vllm-8001.service")
     assert (place / "left" / HOST.name / "vllm-8001.service").stat().st_mode & 0o777 == 0o600
+    # The next failure finds the unit that did not work: the text that served stays.
+    other = kept_on(HOST)("vllm-8001.service", "[Unit]\nDescription=does not work\n")
+    assert other == f"{path}.1"
+    assert kept_on(HOST)("vllm-8001.service", "[Unit]\n") == path
+    assert (place / "left" / HOST.name / "vllm-8001.service").read_text() == "[Unit]\n"
     monkeypatch.setenv("FLEETBENCH_RUNS", "/proc/nowhere")
     assert kept_on(HOST)("vllm-8001.service", "[Unit]\n") == ""

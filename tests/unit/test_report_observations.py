@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fleetbench.model import Config, Workload
+from fleetbench.report.charts import charts_of_entries
 from fleetbench.report.entry import Entry, Status
 from fleetbench.report.metrics import OUTPUT
 from fleetbench.report.observations import Said, every_observation, observations
@@ -320,6 +321,15 @@ def test_nobody_reigns_where_the_number_of_prompts_decides() -> None:
     even = [at("A", 8, 1000, 1100.0), at("B", 8, 1000, 1100.0)]
     ((reign,),) = reigns([*rows[:2], *even, *B_AT_64])
     assert reign.first == 64
+
+
+def test_the_title_of_the_curves_does_not_choose_across_numbers_of_prompts_either() -> None:
+    rows = [at("A", 8, 100, 1000.0), at("B", 8, 100, 1100.0), at("A", 8, 1000, 1300.0), *B_AT_64]
+    (chart,) = (found for found in charts_of_entries(rows) if found.key.startswith("concurrency"))
+    assert "tp=8 dp=1 has the highest output throughput at every concurrency" in chart.finding
+    rows[2:3] = [at("A", 8, 1000, 1300.0), at("B", 8, 1000, 1100.0)]
+    (chart,) = (found for found in charts_of_entries(rows) if found.key.startswith("concurrency"))
+    assert "none clearly at c=8, tp=8 dp=1 at c=64" in chart.finding
 
 
 # ---------------------------------------------------------------- ranks

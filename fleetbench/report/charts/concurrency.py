@@ -10,7 +10,7 @@ from fleetbench.report.charts import marks
 from fleetbench.report.charts.frame import Chart, Section, Sheet, alternative
 from fleetbench.report.charts.lines import SHARED, Lines, drawn, spoken
 from fleetbench.report.charts.populations import Population, line_name
-from fleetbench.report.entry import Entry, ranked
+from fleetbench.report.entry import Entry, of_load, ranked
 from fleetbench.report.finding import clear
 from fleetbench.report.metrics import MEAN_LATENCY, METRICS, OUTPUT, PER_REQUEST, Metric
 
@@ -84,14 +84,11 @@ def _sent(entry: Entry) -> str:
 def _finding(lines: Lines, limits: Mapping[str, float]) -> str:
     if limits:
         return _within_limits(lines, limits)
-    leaders = []
-    for place in lines.places:
-        here = [entry for found in lines.points.values() for at, entry in found if at == place]
-        order = marks.order(here, OUTPUT, lines.status)
-        names = {id(entry): name for name, found in lines.points.items() for _, entry in found}
-        lone = len(order) == 1
-        if order:
-            leaders.append((place, names[id(order[0])] if lone or clear(order, OUTPUT) else ""))
+    leaders = [
+        (place, found.pop() if len(found) == 1 else "")
+        for place in lines.places
+        if (found := _leaders(lines, place))
+    ]
     runs = [
         (name, [place for place, _ in group]) for name, group in groupby(leaders, key=lambda each: each[1])
     ]
@@ -108,6 +105,21 @@ def _finding(lines: Lines, limits: Mapping[str, float]) -> str:
     if len(parts) > MOST_PARTS:
         parts = [f"the first changes {len(runs) - 1} times with concurrency"]
     return f"Highest {OUTPUT.title}: {', '.join(parts)}; at most {most}"
+
+
+def _leaders(lines: Lines, place: float) -> set[str]:
+    """Return the line that leads at a place, for each load that was sent there; empty: none clearly.
+
+    Rates of different numbers of requests are not compared; a load that only one line had decides nothing
+    where another was sent to several.
+    """
+    here = {id(entry): name for name, found in lines.points.items() for at, entry in found if at == place}
+    entries = [entry for entry in lines.entries if id(entry) in here]
+    orders = [marks.order(group, OUTPUT, lines.status) for group in of_load(entries).values()]
+    telling = [order for order in orders if len(order) > 1]
+    if not telling:
+        return {here[id(entry)] for order in orders for entry in order}
+    return {here[id(order[0])] if clear(order, OUTPUT) else "" for order in telling}
 
 
 def _span(places: Sequence[float]) -> str:
